@@ -35,6 +35,7 @@ use crate::{
     },
     work::expansions::{Audience, Shown},
 };
+
 impl AccountPages {
     pub(super) async fn listed_objects(
         &self,

@@ -28,6 +28,7 @@ use crate::{
         key_story::{self, KeyStory},
     },
 };
+
 impl AccountPages {
     pub(super) async fn searched_requests(
         &self,

@@ -4,7 +4,6 @@
 //! with the key of the form, so a form that is sent twice makes one. No page shows a secret.
 
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
-use charge_once_idempotency::IdempotencyKey;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use reqwest::Method;
@@ -15,10 +14,10 @@ use super::{
     deliveries::rate,
     error::ConsoleError,
     exchanges::{command, post_with_curl},
-    form::Form,
+    form::{Form, text_field},
     layout::{self, Section, resource},
     masked::Shown,
-    playground::fresh_key,
+    playground::{fresh_key, sent_key},
     query_value,
     visitor::Visitor,
 };
@@ -35,8 +34,10 @@ const TESTS: [(&str, &str); 3] = [
     ("payment_intent.created", "/payment_intents"),
 ];
 
-/// Faults that make a receiver show what it does with a delivery.
-const FAULTS: [(&str, &str); 4] = [
+const NO_KEY: &str = "The form has no key. Open its page again.";
+
+/// Faults of deliveries, and how each makes one arrive.
+pub(super) const FAULTS: [(&str, &str); 4] = [
     ("webhook_twice", "twice"),
     ("webhook_late", "late"),
     ("webhook_out_of_order", "out of order"),
@@ -69,15 +70,13 @@ pub(super) async fn make(console: web::Data<Console>, visitor: Visitor, form: Fo
     if let (Value::Object(members), false) = (&mut body, about.is_empty()) {
         members.insert("description".to_owned(), about.into());
     }
-    let key = sent_key(&form)?;
+    let key = sent_key(&form, NO_KEY)?;
     let (status, reply) = ask(&console, &visitor, ENDPOINTS, &key, &body).await?;
     let shown = match reply.text("id").filter(|_| status.is_success()) {
         Some(id) => (StatusCode::OK, made(&console, id, &key, &body)),
         None => {
-            let error = reply.member("error");
-            let told = error.and_then(|error| error.text("message"));
             // The key belongs to what was refused.
-            let again = fields(&form, &fresh_key(), Some(told.unwrap_or_default()));
+            let again = fields(&form, &fresh_key(), Some(reply.error_message()));
             (StatusCode::BAD_REQUEST, again)
         }
     };
@@ -105,15 +104,8 @@ fn made(console: &Console, id: &str, key: &str, body: &Value) -> Markup {
 }
 
 fn fields(form: &Form, key: &str, problem: Option<&str>) -> Markup {
-    let text = |name: &str, label: &str, value: &str, example: &str| {
-        html! {
-            div {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=(value) placeholder=(example) maxlength="2048"
-                    spellcheck="false" autocomplete="off";
-            }
-        }
-    };
+    let text =
+        |name, label, value: &str, example| text_field(None, (name, label), value, example, 2048);
     let events = match form.field("events") {
         "" => "*",
         events => events,
@@ -140,16 +132,14 @@ pub(super) async fn pause(
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, _) = named(&server, &visitor, &request).await?;
+    let endpoint = named(&server, &visitor, &request).await?;
     let disabled = match form.field("disabled") {
         "true" => true,
         "false" => false,
         _ => return Err(ConsoleError::Unreadable("It is paused, or it is not.")),
     };
-    let (path, body) = (
-        format!("{ENDPOINTS}/{}", endpoint.id),
-        json!({"disabled": disabled}),
-    );
+    let path = format!("{ENDPOINTS}/{}", endpoint.id);
+    let body = json!({"disabled": disabled});
     match ask(&console, &visitor, &path, &fresh_key(), &body).await? {
         (status, _) if status.is_success() => Ok(back(&endpoint, "")),
         (StatusCode::NOT_FOUND, _) => Err(ConsoleError::Missing),
@@ -165,10 +155,8 @@ pub(super) async fn test(
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, key) = (
-        named(&server, &visitor, &request).await?.0,
-        sent_key(&form)?,
-    );
+    let endpoint = named(&server, &visitor, &request).await?;
+    let key = sent_key(&form, NO_KEY)?;
     let (event, path) = tested(&endpoint).ok_or(ConsoleError::Unreadable(
         "The console makes no event that this endpoint enables.",
     ))?;
@@ -192,12 +180,12 @@ pub(super) async fn retry(
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, id) = named(&server, &visitor, &request).await?;
+    let endpoint = named(&server, &visitor, &request).await?;
     let made = moment(form.field("from"))?..moment(form.field("to"))?;
     if endpoint.status == "disabled" {
         return Ok(back(&endpoint, "?did=nothing"));
     }
-    let retrying = server.retry_failed(visitor.account, &id, made, RETRIED_MAX);
+    let retrying = server.retry_failed(visitor.account, &endpoint.id, made, RETRIED_MAX);
     let due = retrying.await?.ok_or(ConsoleError::Missing)?;
     Ok(back(&endpoint, &format!("?due={due}")))
 }
@@ -207,9 +195,8 @@ async fn named(
     server: &Asked,
     visitor: &Visitor,
     request: &HttpRequest,
-) -> Result<(WebhookEndpoint, String), ConsoleError> {
-    let id = request.match_info().query("id").to_owned();
-    Ok((find(server, visitor, &id).await?, id))
+) -> Result<WebhookEndpoint, ConsoleError> {
+    find(server, visitor, request.match_info().query("id")).await
 }
 
 fn back(endpoint: &WebhookEndpoint, query: &str) -> HttpResponse {
@@ -227,12 +214,6 @@ async fn ask(
     let playground = &console.playground;
     let asked = playground.ask(&visitor.api_key, Method::POST, path, with_key);
     asked.await
-}
-
-fn sent_key(form: &Form) -> Result<String, ConsoleError> {
-    let key = IdempotencyKey::parse(form.field("key").as_bytes());
-    let no_key = |_| ConsoleError::Unreadable("The form has no key. Open its page again.");
-    Ok(key.map_err(no_key)?.as_str().to_owned())
 }
 
 /// A moment of a form, in UTC. Nothing is no bound.

@@ -385,6 +385,18 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, IN_A_SEGMENT).to_string()
 }
 
+/// A path with those members of a query that aren't empty.
+pub(super) fn address(path: &str, members: &[(&str, &str)]) -> String {
+    let used = members.iter().filter(|(_, value)| !value.is_empty());
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(used)
+        .finish();
+    match &*query {
+        "" => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
 /// The id of an object, which leads to its page if it has one.
 pub(super) fn resource(id: &str) -> Markup {
     let prefix = id.split_once('_').map(|(prefix, _)| prefix);

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{
     Asked, Logged, OUTCOMES, Page, Searched, Wanted, WantedOutcome,
     error::ConsoleError,
-    form::{Problem, below, described_by, invalid},
+    form::{Problem, below, described_by, invalid, text_field},
     layout::{self, Section, age, head, key_link, resource, short, state, table_with_heads, time},
     masked::Shown,
     members::{Members, used},
@@ -101,15 +101,7 @@ impl Filter {
             ("object", &self.object),
             ("before", before.unwrap_or_default()),
         ];
-        let used = members.iter().filter(|(_, value)| !value.is_empty());
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(used)
-            .finish();
-        if query.is_empty() {
-            path.to_owned()
-        } else {
-            format!("{path}?{query}")
-        }
+        layout::address(path, &members)
     }
 
     fn is_empty(&self) -> bool {
@@ -182,17 +174,8 @@ pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) 
 
 /// The form; the field at fault says so, and has what it must be below it.
 fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
-    let text = |name: &str, label: &str, value: &str, example: &str| {
-        html! {
-            div {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=(value) placeholder=(example) maxlength=(SOUGHT_MAX)
-                    spellcheck="false" autocomplete="off"
-                    aria-invalid=[invalid(problem, name)]
-                    aria-describedby=[described_by(problem, name)];
-                (below(problem, name))
-            }
-        }
+    let text = |name, label, value: &str, example| {
+        text_field(problem, (name, label), value, example, SOUGHT_MAX)
     };
     html! {
         form .filter method="get" action=(PATH) role="search" {
