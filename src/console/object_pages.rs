@@ -230,7 +230,7 @@ async fn list(
     })
 }
 
-/// A checkout, which has no place for its card.
+/// A checkout with its card, which its view lacks.
 fn with_card(checkout: &Checkout) -> Value {
     let mut view = json!(CheckoutView::from(checkout));
     if let Some(members) = view.as_object_mut() {
@@ -248,7 +248,7 @@ fn listed(views: &[impl Serialize], has_more: bool) -> Listed {
     }
 }
 
-/// What a list shows of objects. What has their cards is whole.
+/// What a list shows of objects. Charges and payment methods, which have the cards, are expanded.
 pub(super) async fn views<T: Shown>(
     connection: &mut PgConnection,
     account: AccountId,

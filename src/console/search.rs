@@ -1,4 +1,4 @@
-//! What a name names, for the search.
+//! What the search finds by a name.
 
 use charge_once_console::{Found, Kind};
 use charge_once_service::request_log::{self, RequestFilter};
@@ -18,7 +18,7 @@ use crate::{
 /// Customers with one e-mail address that a search finds.
 const CUSTOMERS_MAX: i64 = 10;
 
-/// What has this name, each found by an index. `is_key`: a key is recorded or in flight.
+/// Everything with this name, each found by an index. `is_key`: a key is recorded or in flight.
 pub(super) async fn look_up(
     connection: &mut PgConnection,
     account: AccountId,
@@ -72,7 +72,7 @@ pub(super) async fn look_up(
     Ok(found)
 }
 
-/// The id behind this one.
+/// The next id, before which a list begins with this one.
 fn next(id: Uuid) -> Uuid {
     Uuid::from_u128(id.as_u128().saturating_add(1))
 }

@@ -101,7 +101,7 @@ impl AccountPages {
         Ok(Some((delivery(found), attempts)))
     }
 
-    /// With how their newest attempts ended.
+    /// The endpoints, with how their newest attempts ended.
     pub(super) async fn tallied_endpoints(
         &self,
         account: AccountId,

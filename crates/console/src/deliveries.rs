@@ -32,11 +32,9 @@ fn wanted(request: &HttpRequest) -> Result<WantedDeliveries, ConsoleError> {
 
 /// The address of the page of these deliveries before the one with this id.
 fn older(wanted: &WantedDeliveries, before: &str) -> String {
-    let text = |sought: &Option<String>| sought.clone().unwrap_or_default();
-    let (status, endpoint) = (text(&wanted.status), text(&wanted.endpoint));
     let members = [
-        ("status", &*status),
-        ("endpoint", &endpoint),
+        ("status", wanted.status.as_deref().unwrap_or_default()),
+        ("endpoint", wanted.endpoint.as_deref().unwrap_or_default()),
         ("before", before),
     ];
     layout::address("/console/deliveries", &members)
@@ -229,7 +227,7 @@ fn endpoints_table(endpoints: &[WebhookEndpoint]) -> Markup {
     table("Webhook endpoints", &columns, &rows)
 }
 
-/// How an endpoint is, in a word. One that acknowledges nothing is not well.
+/// An endpoint's state, in a word: `enabled` only if no attempt failed.
 pub(super) fn health(endpoint: &WebhookEndpoint) -> &'static str {
     match endpoint.attempts - endpoint.succeeded {
         _ if endpoint.status == "disabled" => "disabled",
@@ -239,7 +237,7 @@ pub(super) fn health(endpoint: &WebhookEndpoint) -> &'static str {
     }
 }
 
-/// How many of the newest attempts were acknowledged.
+/// The share of the newest attempts that were acknowledged.
 pub(super) fn rate(endpoint: &WebhookEndpoint) -> String {
     let (of, all) = (endpoint.succeeded, endpoint.attempts);
     match all {

@@ -1,4 +1,4 @@
-//! Webhook endpoints by forms: made, paused, tested, and sent what failed.
+//! Forms that make, pause and test webhook endpoints, and that retry failed deliveries.
 //!
 //! Promise: the API makes and changes them, asked over loopback with the session's own API key and
 //! with the key of the form, so a form that is sent twice makes one. No page shows a secret.
@@ -147,7 +147,7 @@ pub(super) async fn pause(
     }
 }
 
-/// Makes an event happen that the endpoint is told of.
+/// Makes an event of a type that the endpoint enables.
 pub(super) async fn test(
     console: web::Data<Console>,
     server: Asked,
@@ -173,7 +173,7 @@ pub(super) async fn test(
     }
 }
 
-/// Makes due what failed, in the time that the form has.
+/// Makes failed deliveries due that were made in the form's range of time.
 pub(super) async fn retry(
     server: Asked,
     visitor: Visitor,
@@ -216,7 +216,7 @@ async fn ask(
     asked.await
 }
 
-/// A moment of a form, in UTC. Nothing is no bound.
+/// A moment of a form, in UTC. An empty field is no bound.
 fn moment(text: &str) -> Result<Option<DateTime<Utc>>, ConsoleError> {
     if text.is_empty() {
         return Ok(None);
@@ -228,7 +228,7 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, ConsoleError> {
     Ok(Some(read.ok_or(unreadable)?.and_utc()))
 }
 
-/// What a test makes, and the event that tells of it.
+/// The event of a test that the endpoint enables, and the path that makes it.
 fn tested(endpoint: &WebhookEndpoint) -> Option<(&'static str, &'static str)> {
     let is_sent = |event: &str| {
         let mut enabled = endpoint.enabled_events.iter();
@@ -237,7 +237,7 @@ fn tested(endpoint: &WebhookEndpoint) -> Option<(&'static str, &'static str)> {
     TESTS.into_iter().find(|(event, _)| is_sent(event))
 }
 
-/// What can be done with an endpoint, and what was done.
+/// The forms of an endpoint, and what the last one did.
 pub(super) fn forms(
     endpoint: &WebhookEndpoint,
     visitor: &Visitor,

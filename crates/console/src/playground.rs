@@ -176,7 +176,7 @@ impl PaidBy {
     }
 }
 
-/// The payment that a form describes. Nothing but these is taken from it.
+/// The payment that a form describes. No other field is sent.
 struct Payment<'a> {
     kind: PaidBy,
     amount: i64,
