@@ -220,7 +220,7 @@ pub struct Minute {
     /// A histogram of durations: upper bounds, and how many requests each has. `None`: no bound.
     /// Reads are left out.
     pub took: Vec<(Option<Duration>, i64)>,
-    /// Replays of requests that had executed.
+    /// Replays of 2xx replies: each retry would have been a second effect.
     pub second_effects: i64,
 }
 
