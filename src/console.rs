@@ -22,9 +22,9 @@ use actix_web::{
 };
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
-    Account, Answer, Attempted, CardGroup, Console, Delivery, Found, FoundDeliveries, InFlight,
-    Kind, LastCheck, Listed, Minute, Object, Refusal, Searched, Server, Story, TestCard, Wanted,
-    WantedDeliveries, WebhookEndpoint, routes,
+    Account, Answer, Attempted, CardGroup, Console, Delivery, Found, FoundDeliveries,
+    FoundRequests, InFlight, Kind, LastCheck, Listed, Minute, Object, Refusal, Server, Story,
+    TestCard, WantedDeliveries, WantedRequests, WebhookEndpoint, routes,
 };
 use charge_once_postgres::api_keys::names_of_accounts;
 use charge_once_service::{edge::read_body, request_log};
@@ -172,10 +172,10 @@ impl Server for AccountPages {
     fn requests<'a>(
         &'a self,
         account: Uuid,
-        wanted: &'a Wanted,
+        wanted: &'a WantedRequests,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Searched>> {
+    ) -> Answer<'a, Option<FoundRequests>> {
         Box::pin(self.searched_requests(AccountId(account), wanted, before, limit))
     }
 

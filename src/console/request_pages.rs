@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use charge_once_console::{Logged, Minute, Refusal, Searched, Story, Wanted, WantedOutcome};
+use charge_once_console::{
+    FoundRequests, Logged, Minute, Refusal, Story, WantedOutcome, WantedRequests,
+};
 use charge_once_service::request_log::{
     self, COUNTED_MAX, DURATION_BOUNDS, LoggedOutcome, LoggedRequest, RequestFilter, count_replays,
 };
@@ -33,10 +35,10 @@ impl AccountPages {
     pub(super) async fn searched_requests(
         &self,
         account: AccountId,
-        wanted: &Wanted,
+        wanted: &WantedRequests,
         before: Option<&str>,
         limit: usize,
-    ) -> Result<Option<Searched>, Refusal> {
+    ) -> Result<Option<FoundRequests>, Refusal> {
         let Some(below) = below::<RequestId>(before) else {
             return Ok(None);
         };
@@ -89,7 +91,7 @@ impl AccountPages {
     }
 }
 
-fn filter(wanted: &Wanted) -> RequestFilter {
+fn filter(wanted: &WantedRequests) -> RequestFilter {
     let named = |name: &str| name.parse().into_iter().collect();
     let outcomes = match wanted.outcome {
         Some(WantedOutcome::Any) => None,
@@ -115,7 +117,7 @@ async fn search(
     filter: RequestFilter,
     below: Uuid,
     limit: usize,
-) -> Result<Searched, sqlx::Error> {
+) -> Result<FoundRequests, sqlx::Error> {
     let log = request_log::list(&mut *connection, account.0, &filter, below, rows(limit)).await?;
     let ended_at = match log.len() < limit {
         true => request_log::searched_to(&mut *connection, account.0, below).await?,
@@ -130,7 +132,7 @@ async fn search(
         let count = key.and_then(|key| replays.get(key)).copied();
         logged(one, count.unwrap_or(0))
     });
-    Ok(Searched {
+    Ok(FoundRequests {
         requests: requests.collect(),
         ended_at: ended_at.map(|id| RequestId(id).to_string()),
         payments,

@@ -4,7 +4,7 @@ use actix_web::{HttpRequest, http::StatusCode};
 use maud::{Markup, html};
 
 use super::{
-    Asked, Logged, OUTCOMES, Page, Searched, Wanted, WantedOutcome,
+    Asked, FoundRequests, Logged, OUTCOMES, Page, WantedOutcome, WantedRequests,
     error::ConsoleError,
     form::{Problem, below, described_by, invalid, text_field},
     layout::{self, Section, age, head, key_link, resource, short, state, table_with_heads, time},
@@ -55,7 +55,7 @@ impl Filter {
     }
 
     /// What is looked for; or the field that can't be read, and what it must be.
-    fn wanted(&self) -> Result<Wanted, Problem> {
+    fn wanted(&self) -> Result<WantedRequests, Problem> {
         let outcome = match self.outcome.as_str() {
             "" => None,
             "any" => Some(WantedOutcome::Any),
@@ -82,7 +82,7 @@ impl Filter {
                 return Err((field, SOUGHT_MUST_BE));
             }
         }
-        Ok(Wanted {
+        Ok(WantedRequests {
             outcome,
             status,
             path: sought(&self.path),
@@ -210,11 +210,11 @@ async fn rows(
     server: &Asked,
     visitor: &Visitor,
     filter: &Filter,
-    wanted: &Wanted,
+    wanted: &WantedRequests,
     before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
     let found = server.requests(visitor.account, wanted, before, PAGE_ROWS + 1);
-    let Searched {
+    let FoundRequests {
         requests,
         ended_at,
         payments,

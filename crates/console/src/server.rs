@@ -34,10 +34,10 @@ pub trait Server: Send + Sync {
     fn requests<'a>(
         &'a self,
         account: Uuid,
-        wanted: &'a Wanted,
+        wanted: &'a WantedRequests,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Searched>>;
+    ) -> Answer<'a, Option<FoundRequests>>;
 
     /// The minutes in which requests came, from the one of this moment on.
     fn minutes(&self, account: Uuid, since: DateTime<Utc>) -> Answer<'_, Vec<Minute>>;
@@ -139,7 +139,7 @@ pub struct Account {
 
 /// Which requests are looked for. What is `None` excludes none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedRequests {
     /// How they ended; `None`: all that are no reads.
     pub outcome: Option<WantedOutcome>,
     /// The status of the reply lies between these two.
@@ -175,7 +175,7 @@ pub const OUTCOMES: [&str; 8] = [
 
 /// What a search of the log found.
 #[derive(Debug)]
-pub struct Searched {
+pub struct FoundRequests {
     /// The newest first.
     pub requests: Vec<Logged>,
     /// Where the search ended before it had found as many as were asked for, if older requests are
@@ -307,7 +307,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: &'static [Self] = &[
         Self::Charges,
         Self::PaymentIntents,

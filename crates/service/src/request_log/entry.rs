@@ -94,7 +94,7 @@ impl Entry {
         });
     }
 
-    /// The client left then, before its reply.
+    /// Ends the request at the moment at which its client left, before the reply.
     pub fn left(&self, at: Instant) {
         let mut unwritten = self.lock();
         let waited = at.saturating_duration_since(unwritten.began);
