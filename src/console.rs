@@ -142,12 +142,10 @@ impl Server for AccountPages {
             let app = self.any()?;
             let account = authenticate(app, api_key, client).await?;
             let (faults, id) = (app.faults.as_ref(), account.id.0);
-            let naming = self
-                .of(account.id)
-                .await?
-                .read(account.id, move |connection| {
-                    Box::pin(async move { names_of_accounts(connection, &[id]).await })
-                });
+            let home = self.of(account.id).await?;
+            let naming = home.read(account.id, move |connection| {
+                Box::pin(async move { names_of_accounts(connection, &[id]).await })
+            });
             Ok(Account {
                 id,
                 name: naming.await?.remove(&id).unwrap_or_default(),

@@ -42,21 +42,18 @@ impl AccountPages {
             status,
             endpoint_id,
         };
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let (id, limit) = (account.0, rows(limit));
-                    let found =
-                        deliveries::search(&mut *connection, id, filter, below, limit).await?;
-                    let ended_at = match rows(found.len()) < limit {
-                        true => deliveries::searched_to(connection, id, below).await?,
-                        false => None,
-                    };
-                    Ok((found, ended_at))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let (id, limit) = (account.0, rows(limit));
+                let found = deliveries::search(&mut *connection, id, filter, below, limit).await?;
+                let ended_at = match rows(found.len()) < limit {
+                    true => deliveries::searched_to(connection, id, below).await?,
+                    false => None,
+                };
+                Ok((found, ended_at))
+            })
+        });
         let (found, ended_at) = found.await?;
         Ok(Some(FoundDeliveries {
             deliveries: found.into_iter().map(delivery).collect(),
@@ -72,16 +69,14 @@ impl AccountPages {
         let Some(id) = WebhookDeliveryId::parse(id) else {
             return Ok(None);
         };
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let found = deliveries::find(&mut *connection, account.0, id.0).await?;
-                    let replies = deliveries::replies(connection, account.0, id.0).await?;
-                    Ok(found.map(|found| (found, replies)))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let found = deliveries::find(&mut *connection, account.0, id.0).await?;
+                let replies = deliveries::replies(connection, account.0, id.0).await?;
+                Ok(found.map(|found| (found, replies)))
+            })
+        });
         let Some((found, replies)) = found.await? else {
             return Ok(None);
         };
@@ -106,18 +101,16 @@ impl AccountPages {
         &self,
         account: AccountId,
     ) -> Result<Vec<WebhookEndpoint>, Refusal> {
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let all = Slice::newest(ENDPOINTS_MAX);
-                    let found = endpoints::list(&mut *connection, account.0, &all).await?;
-                    let ids: Vec<_> = found.iter().map(|endpoint| endpoint.id).collect();
-                    let tallies = deliveries::tallies(connection, account.0, &ids).await?;
-                    Ok((found, tallies))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let all = Slice::newest(ENDPOINTS_MAX);
+                let found = endpoints::list(&mut *connection, account.0, &all).await?;
+                let ids: Vec<_> = found.iter().map(|endpoint| endpoint.id).collect();
+                let tallies = deliveries::tallies(connection, account.0, &ids).await?;
+                Ok((found, tallies))
+            })
+        });
         let (found, tallies) = found.await?;
         let shown = found.iter().map(|endpoint| {
             let mut tallies = tallies.iter();

@@ -72,12 +72,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         }
         @if let Some(last) = last { p { a href=(older(&wanted, last)) { "Older deliveries" } } }
     };
-    Ok(layout::page(
-        &visitor,
-        "Webhooks",
-        Some(Section::Webhooks),
-        &body,
-    ))
+    let (section, has_mistake) = (Section::Webhooks, false);
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 fn filter_form(wanted: &WantedDeliveries, endpoints: &[WebhookEndpoint]) -> Markup {

@@ -131,6 +131,20 @@ fn kinds(current: Kind) -> Markup {
     }
 }
 
+/// The page that a section's link leads to. A mistake in its form or address is a 400.
+pub(super) fn section_page(
+    visitor: &Visitor,
+    section: Section,
+    has_mistake: bool,
+    body: &Markup,
+) -> HttpResponse {
+    let status = match has_mistake {
+        true => StatusCode::BAD_REQUEST,
+        false => StatusCode::OK,
+    };
+    page_with_status(visitor, status, section.link().0, Some(section), body)
+}
+
 /// A page for a visitor; `section` is the link that leads to it.
 pub(super) fn page(
     visitor: &Visitor,

@@ -91,8 +91,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         }
         div #live data-live={ "/console/live/overview?span=" (period.name) } { (figures) }
     };
-    let section = Some(Section::Overview);
-    Ok(layout::page(&visitor, "Overview", section, &body))
+    let (section, has_mistake) = (Section::Overview, false);
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 /// The figures, for the script that keeps them current.

@@ -401,7 +401,6 @@ fn page(
     done: Result<Markup, Problem>,
 ) -> HttpResponse {
     let problem = done.as_ref().err().copied();
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let body = html! {
         h1 { "Playground" }
         p {
@@ -441,13 +440,7 @@ fn page(
         }
         @if let Ok(results) = done { (results) }
     };
-    layout::page_with_status(
-        visitor,
-        status,
-        "Playground",
-        Some(Section::Playground),
-        &body,
-    )
+    layout::section_page(visitor, Section::Playground, problem.is_some(), &body)
 }
 
 /// The fields; the one at fault says so, and has what it must be below it.

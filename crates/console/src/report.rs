@@ -132,11 +132,8 @@ async fn page(
         }
         (fields(form, problem))
     };
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
-    let section = Some(Section::Report);
-    Ok(layout::page_with_status(
-        visitor, status, "Report", section, &body,
-    ))
+    let (section, has_mistake) = (Section::Report, problem.is_some());
+    Ok(layout::section_page(visitor, section, has_mistake, &body))
 }
 
 fn finding(found: &Shown) -> Markup {

@@ -1,6 +1,6 @@
 //! The requests of an account, the newest first, and those of them that are looked for.
 
-use actix_web::{HttpRequest, http::StatusCode};
+use actix_web::HttpRequest;
 use maud::{Markup, html};
 
 use super::{
@@ -138,7 +138,6 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         Ok(wanted) => Some(rows(&server, &visitor, &filter, &wanted, before.as_deref()).await?),
         Err(_) => None,
     };
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let body = html! {
         h1 { "Requests" }
         p {
@@ -157,10 +156,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
             None => {}
         }
     };
-    let section = Some(Section::Requests);
-    Ok(layout::page_with_status(
-        &visitor, status, "Requests", section, &body,
-    ))
+    let (section, has_mistake) = (Section::Requests, problem.is_some());
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 /// The first page's rows, for the script that keeps them current.
