@@ -20,8 +20,8 @@ const STATUSES: [&str; 3] = ["pending", "failed", "succeeded"];
 fn wanted(request: &HttpRequest) -> Result<WantedDeliveries, ConsoleError> {
     let value = |name| query_value(request, name).filter(|value| !value.is_empty());
     let status = value("status");
-    let is_known = |status: &str| STATUSES.contains(&status);
-    if !status.as_deref().is_none_or(is_known) {
+    let is_unknown = |status: &str| !STATUSES.contains(&status);
+    if status.as_deref().is_some_and(is_unknown) {
         return Err(ConsoleError::Unreadable("A delivery has no such state."));
     }
     Ok(WantedDeliveries {
