@@ -5,20 +5,23 @@ use std::{collections::HashMap, ops::Range};
 use charge_once_console::{
     Attempted, Delivery, FoundDeliveries, Refusal, WantedDeliveries, WebhookEndpoint,
 };
-use charge_once_strict_params::pages::{Cursor, Page};
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
-use super::{AccountPages, below, delivery, rows, uuid};
+use super::{AccountPages, below, rows, uuid};
 use crate::{
-    domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
-    http::reads,
+    database::PgConnection,
+    domain::ids::*,
     webhooks::{
-        DeliveryStatus, Slice,
+        self, DeliveryStatus, Slice,
         deliveries::{self, DeliveryFilter},
-        endpoints, retry_failed,
+        endpoints, retry_failed, retry_now,
     },
     wire::webhook_endpoints::{ENDPOINTS_MAX, WebhookEndpointView},
 };
+
+/// Deliveries of a story, an event or an endpoint that are shown.
+pub(super) const DELIVERIES_MAX: i64 = 200;
 
 impl AccountPages {
     pub(super) async fn searched_deliveries(
@@ -39,21 +42,18 @@ impl AccountPages {
             status,
             endpoint_id,
         };
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let (id, limit) = (account.0, rows(limit));
-                    let found =
-                        deliveries::search(&mut *connection, id, filter, below, limit).await?;
-                    let ended_at = match rows(found.len()) < limit {
-                        true => deliveries::searched_to(connection, id, below).await?,
-                        false => None,
-                    };
-                    Ok((found, ended_at))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let (id, limit) = (account.0, rows(limit));
+                let found = deliveries::search(&mut *connection, id, filter, below, limit).await?;
+                let ended_at = match rows(found.len()) < limit {
+                    true => deliveries::searched_to(connection, id, below).await?,
+                    false => None,
+                };
+                Ok((found, ended_at))
+            })
+        });
         let (found, ended_at) = found.await?;
         Ok(Some(FoundDeliveries {
             deliveries: found.into_iter().map(delivery).collect(),
@@ -69,16 +69,14 @@ impl AccountPages {
         let Some(id) = WebhookDeliveryId::parse(id) else {
             return Ok(None);
         };
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let found = deliveries::find(&mut *connection, account.0, id.0).await?;
-                    let replies = deliveries::replies(connection, account.0, id.0).await?;
-                    Ok(found.map(|found| (found, replies)))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let found = deliveries::find(&mut *connection, account.0, id.0).await?;
+                let replies = deliveries::replies(connection, account.0, id.0).await?;
+                Ok(found.map(|found| (found, replies)))
+            })
+        });
         let Some((found, replies)) = found.await? else {
             return Ok(None);
         };
@@ -98,23 +96,21 @@ impl AccountPages {
         Ok(Some((delivery(found), attempts)))
     }
 
-    /// With how their newest attempts ended.
+    /// The endpoints, with how their newest attempts ended.
     pub(super) async fn tallied_endpoints(
         &self,
         account: AccountId,
     ) -> Result<Vec<WebhookEndpoint>, Refusal> {
-        let found = self
-            .of(account)
-            .await?
-            .snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let all = Slice::newest(ENDPOINTS_MAX);
-                    let found = endpoints::list(&mut *connection, account.0, &all).await?;
-                    let ids: Vec<_> = found.iter().map(|endpoint| endpoint.id).collect();
-                    let tallies = deliveries::tallies(connection, account.0, &ids).await?;
-                    Ok((found, tallies))
-                })
-            });
+        let app = self.of(account).await?;
+        let found = app.snapshot(account, move |connection| {
+            Box::pin(async move {
+                let all = Slice::newest(ENDPOINTS_MAX);
+                let found = endpoints::list(&mut *connection, account.0, &all).await?;
+                let ids: Vec<_> = found.iter().map(|endpoint| endpoint.id).collect();
+                let tallies = deliveries::tallies(connection, account.0, &ids).await?;
+                Ok((found, tallies))
+            })
+        });
         let (found, tallies) = found.await?;
         let shown = found.iter().map(|endpoint| {
             let mut tallies = tallies.iter();
@@ -144,15 +140,10 @@ impl AccountPages {
             return Ok(None);
         };
         let app = self.of(account).await?;
-        let page = Page {
-            limit: rows(limit),
-            cursor: Cursor::Start,
+        let slice = Slice {
             created_from: made.start,
             created_before: made.end,
-        };
-        let slice = Slice {
-            rows: page.limit,
-            ..reads::slice(&page)
+            ..Slice::newest(rows(limit))
         };
         let retrying = app.write(account, move |tx| {
             Box::pin(async move { retry_failed(tx, account.0, endpoint.0, &slice).await })
@@ -162,5 +153,56 @@ impl AccountPages {
             app.wake_webhooks.notify_one();
         }
         Ok(Some(due))
+    }
+
+    pub(super) async fn retried_delivery(
+        &self,
+        account: AccountId,
+        id: &str,
+    ) -> Result<Option<bool>, Refusal> {
+        let Some(id) = WebhookDeliveryId::parse(id) else {
+            return Ok(None);
+        };
+        let app = self.of(account).await?;
+        let retrying = app.write(account, move |tx| Box::pin(retry_now(tx, account.0, id.0)));
+        let is_due = retrying.await?;
+        if is_due == Some(true) {
+            app.wake_webhooks.notify_one();
+        }
+        Ok(is_due)
+    }
+}
+
+/// The deliveries of events that happened one after the other, the oldest first: among the last
+/// ones of the account when the last of these events happened. A delivery's id begins with the
+/// millisecond of its event's.
+pub(super) async fn deliveries_of(
+    connection: &mut PgConnection,
+    account: AccountId,
+    events: &[Uuid],
+) -> Result<Vec<Delivery>, sqlx::Error> {
+    let Some(last) = events.iter().max() else {
+        return Ok(Vec::new());
+    };
+    // Greater than each id of this millisecond.
+    let below = Uuid::from_u128(last.as_u128() | (u128::MAX >> 48));
+    let (all, max) = (DeliveryFilter::default(), DELIVERIES_MAX);
+    let mut found = deliveries::search(connection, account.0, all, below, max).await?;
+    found.retain(|delivery| events.contains(&delivery.event_id));
+    found.reverse();
+    Ok(found.into_iter().map(delivery).collect())
+}
+
+pub(super) fn delivery(delivery: webhooks::Delivery) -> Delivery {
+    Delivery {
+        id: WebhookDeliveryId(delivery.id).to_string(),
+        created_at: delivery.created_at,
+        event_type: delivery.event_type,
+        event: EventId(delivery.event_id).to_string(),
+        endpoint: WebhookEndpointId(delivery.endpoint_id).to_string(),
+        status: delivery.status.as_str(),
+        attempts: delivery.attempts.len(),
+        last_answer: delivery.attempts.last().map(ToString::to_string),
+        next_attempt_at: delivery.next_attempt_at,
     }
 }

@@ -47,18 +47,17 @@ pub struct Customer {
     pub deleted: bool,
 }
 
-/// Which customers are asked for: by their whole e-mail address and, if one is given, their whole
-/// name.
+/// A search for customers by their whole e-mail address and, if one is given, their whole name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomersWith {
-    /// Theirs.
+    /// The address, in this case.
     pub email: String,
-    /// Theirs, too.
+    /// The name, in this case. `None`: customers of any name.
     pub name: Option<String>,
 }
 
 impl CustomersWith {
-    /// All that have this e-mail address.
+    /// All customers with this e-mail address.
     pub fn email(email: String) -> Self {
         Self { email, name: None }
     }

@@ -115,15 +115,12 @@ impl TextKind for CustomerQuery {
             if !is_whole || asked.replace(value.to_owned()).is_some() {
                 return None;
             }
-            let after = after.trim();
-            rest = if after.is_empty() {
-                None
-            } else {
-                Some(
-                    after
-                        .strip_prefix("AND")?
-                        .strip_prefix(char::is_whitespace)?,
-                )
+            rest = match after.trim() {
+                "" => None,
+                more => {
+                    let more = more.strip_prefix("AND")?;
+                    Some(more.strip_prefix(char::is_whitespace)?)
+                }
             };
         }
         let email = email?;

@@ -141,7 +141,7 @@ impl Rows for AgedRows<'_> {
             ),
             Table::Operations => operations::find_old(&mut tx, account, after, age).await?,
             Table::RequestLog => {
-                // They are fewer than their requests, so one batch for each of those is enough.
+                // Minutes are fewer than requests: one batch for each batch of those is enough.
                 delete_minutes(&mut tx, account.0, &age.kept).await?;
                 OldRows::of_request_log(&mut tx, account, after, age).await?
             }

@@ -124,7 +124,7 @@ impl Observer for Metrics {
 /// Has the fault plans of a database act on the webhooks of test accounts, and on those of
 /// `dev_account`.
 pub struct WebhookFaults {
-    /// Which database.
+    /// The database that has the plans.
     pub database: Database,
     /// The account of DEV_API_KEY.
     pub dev_account: Option<AccountId>,

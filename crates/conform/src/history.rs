@@ -10,10 +10,10 @@ use crate::api::{Ask, Reply, lock};
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) key: String,
-    /// Of its `Ask`: two requests under one key have two.
+    /// The number of the `Ask`, which tells two requests under one key apart.
     pub(crate) number: u32,
     pub(crate) credential: String,
-    /// Its method and its path.
+    /// Method and path.
     pub(crate) asked: String,
     pub(crate) sent: Duration,
     pub(crate) ended: Duration,
@@ -71,7 +71,7 @@ impl History {
         own
     }
 
-    /// Those under the key that was used last.
+    /// The attempts under the key that was used last.
     pub(crate) fn of_last_key(&self) -> Vec<Attempt> {
         let key = lock(&self.attempts).last().map(|last| last.key.clone());
         self.of(&key.unwrap_or_default())
@@ -116,7 +116,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// From when to when, since `began`.
+    /// The first sending and the last end, since `began`.
     pub(crate) fn span(&self, began: Duration) -> [Duration; 2] {
         let sent = self.attempts.iter().map(|attempt| attempt.sent).min();
         let ended = self.attempts.iter().map(|attempt| attempt.ended).max();

@@ -11,7 +11,7 @@ use crate::{
     report::{Finding, Grade, Report, SOURCES, escape},
 };
 
-/// The axis is so wide, in its own units.
+/// The width of the axis, in SVG units.
 const WIDTH: u128 = 1000;
 
 /// The narrowest bar that can be seen.
@@ -231,7 +231,7 @@ mod tests {
             r#"<rect class="refused" x="125" y="9" width="75" height="6"/>"#,
             r#"<rect class="refused" x="175" y="1" width="75" height="6"/></svg>"#,
             r#"<rect class="made" x="250" y="1" width="750" height="6"/></svg>"#,
-            // It is short, and can be seen.
+            // A short bar can be seen.
             r#"<rect class="lost" x="994" y="1" width="6" height="6"/></svg>"#,
         ] {
             assert!(page.contains(bar), "{bar}: {page}");

@@ -109,7 +109,7 @@ impl Finding {
     }
 }
 
-/// What the sources are, with their links.
+/// The names of the sources, with their links.
 pub(crate) const SOURCES: [(&str, &str); 4] = [
     (
         "draft",
@@ -156,7 +156,7 @@ impl Report {
         self.names(|one| one == grade).len()
     }
 
-    /// The names of the checks that ended so.
+    /// The names of the checks with such a grade.
     #[must_use]
     pub fn names(&self, grade: impl Fn(Grade) -> bool) -> Vec<&'static str> {
         let ended = self.findings.iter().filter(|one| grade(one.outcome));
@@ -194,7 +194,7 @@ impl Report {
         findings
     }
 
-    /// How many checks ended how.
+    /// The number of checks with each grade.
     pub(crate) fn sum(&self) -> String {
         let not_safe = self.count(Grade::Unsafe);
         let unclear = self.count(Grade::Unclear);
@@ -228,7 +228,7 @@ impl Report {
         text
     }
 
-    /// The findings as JSON, which all of it can be written as.
+    /// The findings as JSON.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -17,48 +17,32 @@ const PAGE_ROWS: usize = 50;
 const STATUSES: [&str; 3] = ["pending", "failed", "succeeded"];
 
 /// Which deliveries an address asks for.
-struct Sought {
-    status: String,
-    endpoint: String,
+fn wanted(request: &HttpRequest) -> Result<WantedDeliveries, ConsoleError> {
+    let value = |name| query_value(request, name).filter(|value| !value.is_empty());
+    let status = value("status");
+    let is_unknown = |status: &str| !STATUSES.contains(&status);
+    if status.as_deref().is_some_and(is_unknown) {
+        return Err(ConsoleError::Unreadable("A delivery has no such state."));
+    }
+    Ok(WantedDeliveries {
+        status,
+        endpoint: value("endpoint"),
+    })
 }
 
-impl Sought {
-    fn wanted(&self) -> Result<WantedDeliveries, ConsoleError> {
-        let sought = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        if !self.status.is_empty() && !STATUSES.contains(&&*self.status) {
-            return Err(ConsoleError::Unreadable("A delivery has no such state."));
-        }
-        Ok(WantedDeliveries {
-            status: sought(&self.status),
-            endpoint: sought(&self.endpoint),
-        })
-    }
-
-    fn address(&self, before: &str) -> String {
-        let members = [
-            ("status", &*self.status),
-            ("endpoint", &self.endpoint),
-            ("before", before),
-        ];
-        let used = members.iter().filter(|(_, value)| !value.is_empty());
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(used)
-            .finish();
-        format!("/console/deliveries?{query}")
-    }
+/// The address of the page of these deliveries before the one with this id.
+fn older(wanted: &WantedDeliveries, before: &str) -> String {
+    let members = [
+        ("status", wanted.status.as_deref().unwrap_or_default()),
+        ("endpoint", wanted.endpoint.as_deref().unwrap_or_default()),
+        ("before", before),
+    ];
+    layout::address("/console/deliveries", &members)
 }
 
 /// A page of deliveries, the newest first.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
-    let value = |name| query_value(&request, name).unwrap_or_default();
-    let (before, filter) = (
-        query_value(&request, "before"),
-        Sought {
-            status: value("status"),
-            endpoint: value("endpoint"),
-        },
-    );
-    let wanted = filter.wanted()?;
+    let (before, wanted) = (query_value(&request, "before"), wanted(&request)?);
     let (account, rows) = (visitor.account, PAGE_ROWS + 1);
     let found = server.deliveries(account, &wanted, before.as_deref(), rows);
     let unknown = ConsoleError::Unreadable("No delivery, or no endpoint, has such an id.");
@@ -80,23 +64,19 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
             p { a href="/console/webhook_endpoints/new" { "Make an endpoint" } }
         }
         h2 { "Deliveries" }
-        (filter_form(&filter, &endpoints))
+        (filter_form(&wanted, &endpoints))
         @if shown.is_empty() && (is_filtered || last.is_some()) {
             p { "No delivery fits, among those that were searched." }
         } @else {
             (deliveries_table(shown))
         }
-        @if let Some(last) = last { p { a href=(filter.address(last)) { "Older deliveries" } } }
+        @if let Some(last) = last { p { a href=(older(&wanted, last)) { "Older deliveries" } } }
     };
-    Ok(layout::page(
-        &visitor,
-        "Webhooks",
-        Some(Section::Webhooks),
-        &body,
-    ))
+    let (section, has_mistake) = (Section::Webhooks, false);
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
-fn filter_form(filter: &Sought, endpoints: &[WebhookEndpoint]) -> Markup {
+fn filter_form(wanted: &WantedDeliveries, endpoints: &[WebhookEndpoint]) -> Markup {
     html! {
         form .filter method="get" action="/console/deliveries" role="search" {
             div {
@@ -104,7 +84,7 @@ fn filter_form(filter: &Sought, endpoints: &[WebhookEndpoint]) -> Markup {
                 select #status name="status" {
                     option value="" { "all" }
                     @for status in STATUSES {
-                        option value=(status) selected[filter.status == status] { (status) }
+                        option value=(status) selected[wanted.status.as_deref() == Some(status)] { (status) }
                     }
                 }
             }
@@ -113,7 +93,7 @@ fn filter_form(filter: &Sought, endpoints: &[WebhookEndpoint]) -> Markup {
                 select #endpoint name="endpoint" {
                     option value="" { "all" }
                     @for one in endpoints {
-                        option value=(one.id) selected[filter.endpoint == one.id] { (one.url) }
+                        option value=(one.id) selected[wanted.endpoint.as_ref() == Some(&one.id)] { (one.url) }
                     }
                 }
             }
@@ -243,7 +223,7 @@ fn endpoints_table(endpoints: &[WebhookEndpoint]) -> Markup {
     table("Webhook endpoints", &columns, &rows)
 }
 
-/// How an endpoint is, in a word. One that acknowledges nothing is not well.
+/// An endpoint's state, in a word: `enabled` only if no attempt failed.
 pub(super) fn health(endpoint: &WebhookEndpoint) -> &'static str {
     match endpoint.attempts - endpoint.succeeded {
         _ if endpoint.status == "disabled" => "disabled",
@@ -253,7 +233,7 @@ pub(super) fn health(endpoint: &WebhookEndpoint) -> &'static str {
     }
 }
 
-/// How many of the newest attempts were acknowledged.
+/// The share of the newest attempts that were acknowledged.
 pub(super) fn rate(endpoint: &WebhookEndpoint) -> String {
     let (of, all) = (endpoint.succeeded, endpoint.attempts);
     match all {

@@ -1,10 +1,9 @@
-//! Webhook endpoints by forms: made, paused, tested, and sent what failed.
+//! Forms that make, pause and test webhook endpoints, and that retry failed deliveries.
 //!
 //! Promise: the API makes and changes them, asked over loopback with the session's own API key and
 //! with the key of the form, so a form that is sent twice makes one. No page shows a secret.
 
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
-use charge_once_idempotency::IdempotencyKey;
 use chrono::{DateTime, Datelike as _, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use reqwest::Method;
@@ -15,10 +14,10 @@ use super::{
     deliveries::rate,
     error::ConsoleError,
     exchanges::{command, post_with_curl},
-    form::Form,
+    form::{Form, text_field},
     layout::{self, Section, resource},
     masked::Shown,
-    playground::fresh_key,
+    playground::{fresh_key, sent_key},
     query_value,
     visitor::Visitor,
 };
@@ -35,8 +34,10 @@ const TESTS: [(&str, &str); 3] = [
     ("payment_intent.created", "/payment_intents"),
 ];
 
-/// Faults that make a receiver show what it does with a delivery.
-const FAULTS: [(&str, &str); 4] = [
+const NO_KEY: &str = "The form has no key. Open its page again.";
+
+/// Faults of deliveries, and how each makes one arrive.
+pub(super) const FAULTS: [(&str, &str); 4] = [
     ("webhook_twice", "twice"),
     ("webhook_late", "late"),
     ("webhook_out_of_order", "out of order"),
@@ -69,18 +70,16 @@ pub(super) async fn make(console: web::Data<Console>, visitor: Visitor, form: Fo
     if let (Value::Object(members), false) = (&mut body, about.is_empty()) {
         members.insert("description".to_owned(), about.into());
     }
-    let key = sent_key(&form)?;
+    let key = sent_key(&form, NO_KEY)?;
     let (status, reply) = ask(&console, &visitor, ENDPOINTS, &key, &body).await?;
     let shown = match reply.text("id").filter(|_| status.is_success()) {
         Some(id) => (StatusCode::OK, made(&console, id, &key, &body)),
         None => {
-            let error = reply.member("error");
-            let told = error.and_then(|error| error.text("message"));
             // A refusal that stays uses the key up. After any other answer, the first request may
             // have made the endpoint.
             let may_change = matches!(status.as_u16(), 408 | 409 | 429 | 500..);
             let next = if may_change { key } else { fresh_key() };
-            let again = fields(&form, &next, Some(told.unwrap_or_default()));
+            let again = fields(&form, &next, Some(reply.error_message()));
             (StatusCode::BAD_REQUEST, again)
         }
     };
@@ -108,15 +107,8 @@ fn made(console: &Console, id: &str, key: &str, body: &Value) -> Markup {
 }
 
 fn fields(form: &Form, key: &str, problem: Option<&str>) -> Markup {
-    let text = |name: &str, label: &str, value: &str, example: &str| {
-        html! {
-            div {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=(value) placeholder=(example) maxlength="2048"
-                    spellcheck="false" autocomplete="off";
-            }
-        }
-    };
+    let text =
+        |name, label, value: &str, example| text_field(None, (name, label), value, example, 2048);
     let events = match form.field("events") {
         "" => "*",
         events => events,
@@ -143,16 +135,14 @@ pub(super) async fn pause(
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, _) = named(&server, &visitor, &request).await?;
+    let endpoint = named(&server, &visitor, &request).await?;
     let disabled = match form.field("disabled") {
         "true" => true,
         "false" => false,
         _ => return Err(ConsoleError::Unreadable("It is paused, or it is not.")),
     };
-    let (path, body) = (
-        format!("{ENDPOINTS}/{}", endpoint.id),
-        json!({"disabled": disabled}),
-    );
+    let path = format!("{ENDPOINTS}/{}", endpoint.id);
+    let body = json!({"disabled": disabled});
     match ask(&console, &visitor, &path, &fresh_key(), &body).await? {
         (status, _) if status.is_success() => Ok(back(&endpoint, "")),
         (StatusCode::NOT_FOUND, _) => Err(ConsoleError::Missing),
@@ -160,7 +150,7 @@ pub(super) async fn pause(
     }
 }
 
-/// Makes an event happen that the endpoint is told of.
+/// Makes an event of a type that the endpoint enables.
 pub(super) async fn test(
     console: web::Data<Console>,
     server: Asked,
@@ -168,10 +158,8 @@ pub(super) async fn test(
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, key) = (
-        named(&server, &visitor, &request).await?.0,
-        sent_key(&form)?,
-    );
+    let endpoint = named(&server, &visitor, &request).await?;
+    let key = sent_key(&form, NO_KEY)?;
     let (event, path) = tested(&endpoint).ok_or(ConsoleError::Unreadable(
         "The console makes no event that this endpoint enables.",
     ))?;
@@ -188,19 +176,19 @@ pub(super) async fn test(
     }
 }
 
-/// Makes due what failed, in the time that the form has.
+/// Makes failed deliveries due that were made in the form's range of time.
 pub(super) async fn retry(
     server: Asked,
     visitor: Visitor,
     request: HttpRequest,
     form: Form,
 ) -> Page {
-    let (endpoint, id) = named(&server, &visitor, &request).await?;
+    let endpoint = named(&server, &visitor, &request).await?;
     let made = moment(form.field("from"))?..moment(form.field("to"))?;
     if endpoint.status == "disabled" {
         return Ok(back(&endpoint, "?did=nothing"));
     }
-    let retrying = server.retry_failed(visitor.account, &id, made, RETRIED_MAX);
+    let retrying = server.retry_failed(visitor.account, &endpoint.id, made, RETRIED_MAX);
     let due = retrying.await?.ok_or(ConsoleError::Missing)?;
     Ok(back(&endpoint, &format!("?due={due}")))
 }
@@ -210,9 +198,8 @@ async fn named(
     server: &Asked,
     visitor: &Visitor,
     request: &HttpRequest,
-) -> Result<(WebhookEndpoint, String), ConsoleError> {
-    let id = request.match_info().query("id").to_owned();
-    Ok((find(server, visitor, &id).await?, id))
+) -> Result<WebhookEndpoint, ConsoleError> {
+    find(server, visitor, request.match_info().query("id")).await
 }
 
 fn back(endpoint: &WebhookEndpoint, query: &str) -> HttpResponse {
@@ -232,13 +219,7 @@ async fn ask(
     asked.await
 }
 
-fn sent_key(form: &Form) -> Result<String, ConsoleError> {
-    let key = IdempotencyKey::parse(form.field("key").as_bytes());
-    let no_key = |_| ConsoleError::Unreadable("The form has no key. Open its page again.");
-    Ok(key.map_err(no_key)?.as_str().to_owned())
-}
-
-/// A moment of a form, in UTC. Nothing is no bound.
+/// A moment of a form, in UTC. An empty field is no bound.
 fn moment(text: &str) -> Result<Option<DateTime<Utc>>, ConsoleError> {
     if text.is_empty() {
         return Ok(None);
@@ -251,7 +232,7 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, ConsoleError> {
     Ok(Some(read.ok_or(unreadable)?.and_utc()))
 }
 
-/// What a test makes, and the event that tells of it.
+/// The event of a test that the endpoint enables, and the path that makes it.
 fn tested(endpoint: &WebhookEndpoint) -> Option<(&'static str, &'static str)> {
     let is_sent = |event: &str| {
         let mut enabled = endpoint.enabled_events.iter();
@@ -260,7 +241,7 @@ fn tested(endpoint: &WebhookEndpoint) -> Option<(&'static str, &'static str)> {
     TESTS.into_iter().find(|(event, _)| is_sent(event))
 }
 
-/// What can be done with an endpoint, and what was done.
+/// The forms of an endpoint, and what the last one did.
 pub(super) fn forms(
     endpoint: &WebhookEndpoint,
     visitor: &Visitor,

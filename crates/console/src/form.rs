@@ -11,6 +11,7 @@ use actix_web::{
     http::header::{HOST, HeaderMap, ORIGIN},
     web,
 };
+use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 
@@ -43,6 +44,26 @@ pub(super) fn below(problem: Option<Problem>, field: &str) -> Markup {
     }
 }
 
+/// A field for a text of at most so many bytes, with an example of one.
+pub(super) fn text_field(
+    problem: Option<Problem>,
+    (name, label): (&str, &str),
+    value: &str,
+    example: &str,
+    longest: usize,
+) -> Markup {
+    html! {
+        div {
+            label for=(name) { (label) }
+            input id=(name) name=(name) value=(value) placeholder=(example) maxlength=(longest)
+                spellcheck="false" autocomplete="off"
+                aria-invalid=[invalid(problem, name)]
+                aria-describedby=[described_by(problem, name)];
+            (below(problem, name))
+        }
+    }
+}
+
 /// Longest form, in bytes: an API key, or a key with an amount.
 const FORM_MAX_BYTES: usize = 4096;
 
@@ -51,6 +72,22 @@ const FORM_MAX_BYTES: usize = 4096;
 pub(super) struct Form(HashMap<String, String>);
 
 impl Form {
+    /// What a form holds that was not sent yet.
+    pub(super) fn of(fields: &[(&str, &str)]) -> Self {
+        let fields = fields.iter();
+        Self(
+            fields
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                .collect(),
+        )
+    }
+
+    /// As it was sent, but for what may be the number of a card.
+    pub(super) fn without_card_numbers(mut self) -> Self {
+        self.0.retain(|_, text| !holds_card_number(text));
+        self
+    }
+
     /// What the address of a page fills in.
     pub(super) fn of_query(request: &HttpRequest) -> Self {
         let query = form_urlencoded::parse(request.query_string().as_bytes());

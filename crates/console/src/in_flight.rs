@@ -47,12 +47,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor) -> Page {
             (table("Keys in flight", &columns, &rows))
         }
     };
-    Ok(layout::page(
-        &visitor,
-        "In flight",
-        Some(Section::InFlight),
-        &body,
-    ))
+    let (section, has_mistake) = (Section::InFlight, false);
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 fn row(key: &str, request: &KnownRequest, why: &str, now: DateTime<Utc>) -> Markup {

@@ -131,6 +131,20 @@ fn kinds(current: Kind) -> Markup {
     }
 }
 
+/// The page that a section's link leads to. A mistake in its form or address is a 400.
+pub(super) fn section_page(
+    visitor: &Visitor,
+    section: Section,
+    has_mistake: bool,
+    body: &Markup,
+) -> HttpResponse {
+    let status = match has_mistake {
+        true => StatusCode::BAD_REQUEST,
+        false => StatusCode::OK,
+    };
+    page_with_status(visitor, status, section.link().0, Some(section), body)
+}
+
 /// A page for a visitor; `section` is the link that leads to it.
 pub(super) fn page(
     visitor: &Visitor,
@@ -383,6 +397,18 @@ pub(super) fn key_path(key: &str) -> String {
 /// A text as a segment of a path, or as a value in a query.
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, IN_A_SEGMENT).to_string()
+}
+
+/// A path with those members of a query that aren't empty.
+pub(super) fn address(path: &str, members: &[(&str, &str)]) -> String {
+    let used = members.iter().filter(|(_, value)| !value.is_empty());
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(used)
+        .finish();
+    match &*query {
+        "" => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
 }
 
 /// The id of an object, which leads to its page if it has one.

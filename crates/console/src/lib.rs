@@ -38,9 +38,9 @@ use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Ses
 pub use self::{
     playground::{CardGroup, PlaygroundError, TestCard},
     server::{
-        Account, Answer, Attempted, Delivery, Found, FoundDeliveries, Happened, InFlight, Kind,
-        LastCheck, Listed, Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server, Story,
-        Wanted, WantedDeliveries, WantedOutcome, WebhookEndpoint,
+        Account, Answer, Attempted, Delivery, Found, FoundDeliveries, FoundRequests, Happened,
+        InFlight, Kind, LastCheck, Listed, Logged, Minute, OUTCOMES, Object, Refusal, Server,
+        Story, WantedDeliveries, WantedOutcome, WantedRequests, WebhookEndpoint,
     },
 };
 

@@ -141,6 +141,14 @@ impl Shown {
         self.member(name)?.as_text()
     }
 
+    /// What an error of the API says; empty if it says nothing.
+    pub(super) fn error_message(&self) -> &str {
+        let error = self.member("error");
+        error
+            .and_then(|error| error.text("message"))
+            .unwrap_or_default()
+    }
+
     /// The member at the end of a path such as `charge.customer`: the object that has it, its name,
     /// and itself.
     pub(super) fn at<'a>(&'a self, path: &'a str) -> Option<(&'a Self, &'a str, &'a Self)> {

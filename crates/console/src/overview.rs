@@ -19,8 +19,8 @@ use super::{
     visitor::Visitor,
 };
 
-/// How requests ended, as the picture has it: its name, which is an outcome that the list of
-/// requests finds, and the outcomes of the log.
+/// The series of the chart: a name, which is an outcome that the list of requests finds, and the
+/// outcomes of the log that it sums up.
 const SERIES: [(&str, &[&str]); 4] = [
     ("executed", &["executed"]),
     ("replayed", &["replayed"]),
@@ -28,12 +28,12 @@ const SERIES: [(&str, &[&str]); 4] = [
     ("failed", &["failed", "unanswered"]),
 ];
 
-/// A part of the picture is so wide and high, in its own units, and the smallest bar so high.
+/// The width and height of a part of the chart, and the height of its smallest bar, in SVG units.
 const WIDTH: i64 = 10;
 const HEIGHT: i64 = 200;
 const SEEN: i64 = 3;
 
-/// How far back, in parts of so many minutes.
+/// A period until now, in parts of so many minutes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Period {
     name: &'static str,
@@ -91,8 +91,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         }
         div #live data-live={ "/console/live/overview?span=" (period.name) } { (figures) }
     };
-    let section = Some(Section::Overview);
-    Ok(layout::page(&visitor, "Overview", section, &body))
+    let (section, has_mistake) = (Section::Overview, false);
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 /// The figures, for the script that keeps them current.
@@ -136,7 +136,7 @@ async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleE
     let others = here.iter().filter(|(key, _)| !is_leased(key)).count();
     let in_doubt = leased.iter().filter(|one| one.request.in_doubt).count();
     let in_flight = leased.len() - in_doubt + others;
-    // Not all of them were read.
+    // A full page of keys may not be all.
     let more = if leased.len() < KEYS_MAX {
         ""
     } else {
@@ -173,7 +173,7 @@ fn checked(check: LastCheck) -> Markup {
     }
 }
 
-/// How long so many of a hundred requests took at most, by the bounds of the log's counts.
+/// A percentile of durations, as the bound of the histogram that it lies below.
 fn percentile(minutes: &[Minute], percent: i64) -> Option<String> {
     let mut sums: Vec<(Option<Duration>, i64)> = Vec::new();
     for (place, (bound, count)) in minutes.iter().flat_map(|one| one.took.iter().enumerate()) {
@@ -205,7 +205,7 @@ fn parts(minutes: &[Minute], period: Period, begins: DateTime<Utc>) -> Vec<[i64;
         let place = (minute.at - begins)
             .num_minutes()
             .div_euclid(period.minutes);
-        // What a clock that is ahead has made lies behind the last part.
+        // A replica whose clock is ahead writes minutes after the last part.
         let place = usize::try_from(place).ok();
         let Some(part) = place.and_then(|place| parts.get_mut(place)) else {
             continue;
@@ -270,7 +270,7 @@ fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup 
     }
 }
 
-/// One upon the other. None is too low to be seen.
+/// The stacked bars of a part, each high enough to be seen.
 fn bars(part: &[i64; 4], place: i64, most: i64) -> Markup {
     let mut top = HEIGHT;
     let bars = part.iter().zip(SERIES).filter(|(count, _)| **count > 0);

@@ -59,18 +59,18 @@ pub(super) struct Playground {
 /// Test cards that do alike.
 #[derive(Debug)]
 pub struct CardGroup {
-    /// What they do, as a heading.
+    /// What the cards do, as a heading.
     pub name: &'static str,
-    /// Them.
+    /// The cards.
     pub cards: Vec<TestCard>,
 }
 
 /// A test card.
 #[derive(Debug)]
 pub struct TestCard {
-    /// Its token.
+    /// The token, such as `tok_visa`.
     pub source: &'static str,
-    /// What it does.
+    /// What a charge of the card does.
     pub says: String,
 }
 
@@ -190,7 +190,7 @@ impl PaidBy {
     }
 }
 
-/// The payment that a form describes. Nothing but these is taken from it.
+/// The payment that a form describes. No other field is sent.
 struct Payment<'a> {
     kind: PaidBy,
     amount: i64,
@@ -239,60 +239,31 @@ impl<'a> Payment<'a> {
     }
 }
 
-struct Filled {
-    kind: String,
-    fault: String,
-    amount: String,
-    currency: String,
-    source: String,
-    key: String,
-    problem: Option<Problem>,
-}
-
-impl Filled {
-    /// As it was sent, but for what may be the number of a card.
-    fn of(form: &Form) -> Self {
-        let text = |name| {
-            let field = Some(form.field(name)).filter(|text| !holds_card_number(text));
-            field.unwrap_or_default().to_owned()
-        };
-        Self {
-            kind: text("kind"),
-            fault: text("fault"),
-            amount: text("amount"),
-            currency: text("currency"),
-            source: text("source"),
-            key: text("key"),
-            problem: None,
-        }
-    }
-}
-
 pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpResponse {
-    let first = Filled {
-        kind: String::new(),
-        fault: String::new(),
-        amount: "2000".to_owned(),
-        currency: "usd".to_owned(),
-        source: "tok_visa".to_owned(),
-        key: String::new(),
-        problem: None,
-    };
-    let (playground, status) = (&console.playground, StatusCode::OK);
-    page(playground, &visitor, status, &first, &html! {})
+    let first = [
+        ("amount", "2000"),
+        ("currency", "usd"),
+        ("source", "tok_visa"),
+    ];
+    page(
+        &console.playground,
+        &visitor,
+        &Form::of(&first),
+        "",
+        Ok(html! {}),
+    )
 }
 
 pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: Form) -> Page {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::of_form(&form).ok_or(unknown)?;
     let playground = &console.playground;
-    let mut filled = Filled::of(&form);
     let payment = match Payment::of_form(&form, &playground.cards) {
         Ok(payment) => payment,
         Err(problem) => {
-            filled.problem = Some(problem);
-            let status = StatusCode::BAD_REQUEST;
-            return Ok(page(playground, &visitor, status, &filled, &html! {}));
+            let form = form.without_card_numbers();
+            let key = form.field("key");
+            return Ok(page(playground, &visitor, &form, key, Err(problem)));
         }
     };
     let key = match action {
@@ -302,7 +273,9 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
             ));
         }
         Action::Send | Action::Race | Action::Fail(_) => format!("playground-{}", Uuid::new_v4()),
-        Action::Retry | Action::Change => sent_key(&form)?,
+        Action::Retry | Action::Change => {
+            sent_key(&form, "Send a payment first, and then retry it.")?
+        }
     };
     let more = i64::from(action == Action::Change);
     let story = format!("{}{}", playground.public_url, key_path(&key));
@@ -325,15 +298,16 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
         body: &body,
     };
     let shown = results(&sent, &exchanges);
-    filled.key.clone_from(&key);
-    Ok(page(playground, &visitor, StatusCode::OK, &filled, &shown))
+    let form = form.without_card_numbers();
+    Ok(page(playground, &visitor, &form, &key, Ok(shown)))
 }
 
-fn sent_key(form: &Form) -> Result<String, ConsoleError> {
+/// The key of a form; `missing` is said where it has none.
+pub(super) fn sent_key(form: &Form, missing: &'static str) -> Result<String, ConsoleError> {
     let key = IdempotencyKey::parse(form.field("key").as_bytes()).ok();
     let key = key.filter(|key| !holds_card_number(key.as_str()));
-    let no_key = ConsoleError::Unreadable("Send a payment first, and then retry it.");
-    key.map(|key| key.as_str().to_owned()).ok_or(no_key)
+    let key = key.map(|key| key.as_str().to_owned());
+    key.ok_or(ConsoleError::Unreadable(missing))
 }
 
 impl Playground {
@@ -432,13 +406,15 @@ async fn received(request: reqwest::RequestBuilder) -> Result<Received, reqwest:
     })
 }
 
+/// The form with its key, if it has one; and what was done, or what is wrong with the form.
 fn page(
     playground: &Playground,
     visitor: &Visitor,
-    status: StatusCode,
-    filled: &Filled,
-    results: &Markup,
+    form: &Form,
+    key: &str,
+    done: Result<Markup, Problem>,
 ) -> HttpResponse {
+    let problem = done.as_ref().err().copied();
     let body = html! {
         h1 { "Playground" }
         p {
@@ -447,14 +423,14 @@ fn page(
             "use: its holder can be asked to authenticate."
         }
         form method="post" action="/console/playground" data-progress="Sending…" {
-            (fields(playground, filled))
-            @if !filled.key.is_empty() {
-                input type="hidden" name="key" value=(filled.key);
-                p { "Key: " code data-copy { (filled.key) } }
+            (fields(playground, form, problem))
+            @if !key.is_empty() {
+                input type="hidden" name="key" value=(key);
+                p { "Key: " code data-copy { (key) } }
             }
             div .actions {
                 button type="submit" name="action" value="send" { "Send a payment" }
-                @if !filled.key.is_empty() {
+                @if !key.is_empty() {
                     button type="submit" name="action" value="retry" .quiet { "Retry it with the same key" }
                     button type="submit" name="action" value="change" .quiet {
                         "Change the amount, same key"
@@ -469,48 +445,41 @@ fn page(
                     label for="fault" { "Fault" }
                     select #fault name="fault" {
                         @for fault in FaultKind::ALL.iter().filter(|fault| is_played(fault)).map(|fault| fault.as_str()) {
-                            option value=(fault) selected[fault == filled.fault] { (fault) }
+                            option value=(fault) selected[fault == form.field("fault")] { (fault) }
                         }
                     }
                     button type="submit" name="action" value="fail" .quiet { "Fail once, and retry" }
                 }
             }
         }
-        (results)
+        @if let Ok(results) = done { (results) }
     };
-    layout::page_with_status(
-        visitor,
-        status,
-        "Playground",
-        Some(Section::Playground),
-        &body,
-    )
+    layout::section_page(visitor, Section::Playground, problem.is_some(), &body)
 }
 
 /// The fields; the one at fault says so, and has what it must be below it.
-fn fields(playground: &Playground, filled: &Filled) -> Markup {
-    let problem = filled.problem;
+fn fields(playground: &Playground, form: &Form, problem: Option<Problem>) -> Markup {
     html! {
         div .fields {
             div {
                 label for="kind" { "Pay with" }
                 select #kind name="kind" {
                     @for kind in PaidBy::ALL {
-                        option value=(kind.value()) selected[kind.value() == filled.kind] { "a " (kind.noun()) }
+                        option value=(kind.value()) selected[kind.value() == form.field("kind")] { "a " (kind.noun()) }
                     }
                 }
                 (below(problem, "kind"))
             }
             div {
                 label for="amount" { "Amount in minor units" }
-                input #amount name="amount" inputmode="numeric" required maxlength="12" value=(filled.amount)
+                input #amount name="amount" inputmode="numeric" required maxlength="12" value=(form.field("amount"))
                     aria-invalid=[invalid(problem, "amount")]
                     aria-describedby=[described_by(problem, "amount")];
                 (below(problem, "amount"))
             }
             div {
                 label for="currency" { "Currency" }
-                input #currency name="currency" required maxlength="3" value=(filled.currency)
+                input #currency name="currency" required maxlength="3" value=(form.field("currency"))
                     aria-invalid=[invalid(problem, "currency")]
                     aria-describedby=[described_by(problem, "currency")];
                 (below(problem, "currency"))
@@ -521,7 +490,7 @@ fn fields(playground: &Playground, filled: &Filled) -> Markup {
                     @for group in &playground.cards {
                         optgroup label=(group.name) {
                             @for card in &group.cards {
-                                option value=(card.source) selected[card.source == filled.source] {
+                                option value=(card.source) selected[card.source == form.field("source")] {
                                     (card.source) ": " (card.says)
                                 }
                             }

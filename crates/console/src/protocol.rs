@@ -24,7 +24,7 @@ struct Protocol {
     scenarios: Vec<Scenario>,
 }
 
-/// Its name, its title, and what happens.
+/// An event's name, title and description.
 #[derive(Deserialize)]
 struct Event(String, String, String);
 
@@ -32,7 +32,7 @@ struct Event(String, String, String);
 struct Design {
     name: String,
     title: String,
-    /// A letter for each.
+    /// The lanes of the drawing, a letter for each ([`lane_name`]).
     lanes: String,
     tables: Vec<String>,
     how: String,
@@ -42,13 +42,13 @@ struct Design {
 #[derive(Deserialize)]
 struct Scenario {
     event: String,
-    /// The one that charges twice, and the one of this service.
+    /// The design that charges twice, and the one of this service.
     designs: [String; 2],
     steps: Vec<[Option<Step>; 2]>,
 }
 
-/// The lanes that it goes through, what happens, the rows of each table after it, and how often the
-/// customer has paid.
+/// A step: the lanes that it goes through, what happens, the rows of each table after it, and how
+/// often the customer has paid by then.
 #[derive(Deserialize)]
 struct Step(String, String, Vec<Vec<[String; 2]>>, u8);
 
@@ -60,7 +60,7 @@ impl Scenario {
         format!("{}.{}", self.event, self.designs[0])
     }
 
-    /// Where a step is. The first one is that nothing has happened.
+    /// The address of a step. At step 0, nothing has happened.
     fn address(&self, step: usize) -> String {
         format!(
             "/console/protocol?scenario={}&step={step}#step",
@@ -84,7 +84,7 @@ impl Scenario {
 /// One of the two designs of a scenario.
 struct Side<'a> {
     design: &'a Design,
-    /// `None`: it has nothing to do while the other one does a step.
+    /// `None`: the other design does this step alone.
     steps: Vec<Option<&'a Step>>,
 }
 
@@ -104,7 +104,7 @@ impl Side<'_> {
         self.last(until).map_or(0, |step| step.3)
     }
 
-    /// Whether it has no step after so many.
+    /// Whether the design has no step after so many.
     fn is_over(&self, after: usize) -> bool {
         self.steps.iter().skip(after).all(Option::is_none)
     }
@@ -178,7 +178,7 @@ fn body(scenario: &Scenario, step: usize) -> Option<Markup> {
     })
 }
 
-/// The events, each with the designs that don't bear it.
+/// The events, each with the designs that charge twice after it.
 fn choices(current: &Scenario) -> Markup {
     html! {
         ul .choices {
@@ -215,13 +215,13 @@ fn controls(scenario: &Scenario, step: usize) -> Markup {
             } @else {
                 a href=(scenario.address(0)) { "Again" }
             }
-            // The script makes it true.
+            // The script shows this, because the keys need it.
             span .quiet data-keys hidden { "The arrow keys do this too." }
         }
     }
 }
 
-/// A design after a step: what just happened, the rows, and the way there.
+/// A design after a step: what just happened, the rows, and the steps so far.
 fn side(side: &Side<'_>, mood: &str, label: &str, step: usize) -> Markup {
     let (design, effects, is_settled) = (side.design, side.effects(step), side.is_over(step));
     let verdict = match effects {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Console, Page, Refusal,
+    endpoints::FAULTS,
     error::ConsoleError,
     form::Form,
     layout::{self, Section, key_link, resource, short, state, table, time},
@@ -21,14 +22,6 @@ use super::{
 };
 
 const PLANS: &str = "/test/faults";
-
-/// The faults of webhooks; those of requests are [`FaultKind`]s.
-const OF_WEBHOOKS: [&str; 4] = [
-    "webhook_twice",
-    "webhook_late",
-    "webhook_out_of_order",
-    "webhook_lost",
-];
 
 /// How a plan chooses, as the API names it, and as the form does.
 const OFTEN: [(&str, &str); 3] = [
@@ -70,10 +63,7 @@ pub(super) async fn add(console: web::Data<Console>, visitor: Visitor, form: For
     if status.is_success() {
         return Ok(layout::redirect("/console/report"));
     }
-    let told = reply
-        .member("error")
-        .and_then(|error| error.text("message"));
-    page(&console, &visitor, &form, Some(told.unwrap_or_default())).await
+    page(&console, &visitor, &form, Some(reply.error_message())).await
 }
 
 pub(super) async fn delete(
@@ -142,11 +132,8 @@ async fn page(
         }
         (fields(form, problem))
     };
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
-    let section = Some(Section::Report);
-    Ok(layout::page_with_status(
-        visitor, status, "Report", section, &body,
-    ))
+    let (section, has_mistake) = (Section::Report, problem.is_some());
+    Ok(layout::section_page(visitor, section, has_mistake, &body))
 }
 
 fn finding(found: &Shown) -> Markup {
@@ -205,6 +192,11 @@ fn plan(plan: &Shown) -> Markup {
 }
 
 fn fields(form: &Form, problem: Option<&str>) -> Markup {
+    let of_webhooks = FAULTS.map(|(fault, _)| fault);
+    let faults = FaultKind::ALL
+        .iter()
+        .map(|fault| fault.as_str())
+        .chain(of_webhooks);
     let option = |field: &str, value: &str, name: &str| {
         html! { option value=(value) selected[form.field(field) == value] { (name) } }
     };
@@ -214,7 +206,7 @@ fn fields(form: &Form, problem: Option<&str>) -> Markup {
                 div {
                     label for="fault" { "Fault" }
                     select #fault name="fault" {
-                        @for fault in FaultKind::ALL.iter().map(|fault| fault.as_str()).chain(OF_WEBHOOKS) { (option("fault", fault, fault)) }
+                        @for fault in faults { (option("fault", fault, fault)) }
                     }
                 }
                 div {

@@ -1,12 +1,12 @@
 //! The requests of an account, the newest first, and those of them that are looked for.
 
-use actix_web::{HttpRequest, http::StatusCode};
+use actix_web::HttpRequest;
 use maud::{Markup, html};
 
 use super::{
-    Asked, Logged, OUTCOMES, Page, Searched, Wanted, WantedOutcome,
+    Asked, FoundRequests, Logged, OUTCOMES, Page, WantedOutcome, WantedRequests,
     error::ConsoleError,
-    form::{Problem, below, described_by, invalid},
+    form::{Problem, below, described_by, invalid, text_field},
     layout::{self, Section, age, head, key_link, resource, short, state, table_with_heads, time},
     masked::Shown,
     members::{Members, used},
@@ -55,7 +55,7 @@ impl Filter {
     }
 
     /// What is looked for; or the field that can't be read, and what it must be.
-    fn wanted(&self) -> Result<Wanted, Problem> {
+    fn wanted(&self) -> Result<WantedRequests, Problem> {
         let outcome = match self.outcome.as_str() {
             "" => None,
             "any" => Some(WantedOutcome::Any),
@@ -82,7 +82,7 @@ impl Filter {
                 return Err((field, SOUGHT_MUST_BE));
             }
         }
-        Ok(Wanted {
+        Ok(WantedRequests {
             outcome,
             status,
             path: sought(&self.path),
@@ -101,15 +101,7 @@ impl Filter {
             ("object", &self.object),
             ("before", before.unwrap_or_default()),
         ];
-        let used = members.iter().filter(|(_, value)| !value.is_empty());
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(used)
-            .finish();
-        if query.is_empty() {
-            path.to_owned()
-        } else {
-            format!("{path}?{query}")
-        }
+        layout::address(path, &members)
     }
 
     fn is_empty(&self) -> bool {
@@ -146,7 +138,6 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         Ok(wanted) => Some(rows(&server, &visitor, &filter, &wanted, before.as_deref()).await?),
         Err(_) => None,
     };
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let body = html! {
         h1 { "Requests" }
         p {
@@ -165,10 +156,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
             None => {}
         }
     };
-    let section = Some(Section::Requests);
-    Ok(layout::page_with_status(
-        &visitor, status, "Requests", section, &body,
-    ))
+    let (section, has_mistake) = (Section::Requests, problem.is_some());
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 /// The first page's rows, for the script that keeps them current.
@@ -182,17 +171,8 @@ pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) 
 
 /// The form; the field at fault says so, and has what it must be below it.
 fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
-    let text = |name: &str, label: &str, value: &str, example: &str| {
-        html! {
-            div {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=(value) placeholder=(example) maxlength=(SOUGHT_MAX)
-                    spellcheck="false" autocomplete="off"
-                    aria-invalid=[invalid(problem, name)]
-                    aria-describedby=[described_by(problem, name)];
-                (below(problem, name))
-            }
-        }
+    let text = |name, label, value: &str, example| {
+        text_field(problem, (name, label), value, example, SOUGHT_MAX)
     };
     html! {
         form .filter method="get" action=(PATH) role="search" {
@@ -227,11 +207,11 @@ async fn rows(
     server: &Asked,
     visitor: &Visitor,
     filter: &Filter,
-    wanted: &Wanted,
+    wanted: &WantedRequests,
     before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
     let found = server.requests(visitor.account, wanted, before, PAGE_ROWS + 1);
-    let Searched {
+    let FoundRequests {
         requests,
         ended_at,
         payments,

@@ -1,4 +1,4 @@
-//! From a name to what it names.
+//! The search: keys, ids, clients' names of orders, and e-mail addresses, compared whole.
 
 use actix_web::{HttpRequest, http::StatusCode};
 use maud::html;
@@ -12,7 +12,7 @@ use super::{
     visitor::Visitor,
 };
 
-/// What a name finds: the page of that, a list of several, or what was searched.
+/// Leads to the only thing with a name, lists several, or says what was searched.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let name = query_value(&request, "q").unwrap_or_default();
     let name = name.trim();

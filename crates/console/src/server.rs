@@ -34,10 +34,10 @@ pub trait Server: Send + Sync {
     fn requests<'a>(
         &'a self,
         account: Uuid,
-        wanted: &'a Wanted,
+        wanted: &'a WantedRequests,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Searched>>;
+    ) -> Answer<'a, Option<FoundRequests>>;
 
     /// The minutes in which requests came, from the one of this moment on.
     fn minutes(&self, account: Uuid, since: DateTime<Utc>) -> Answer<'_, Vec<Minute>>;
@@ -124,12 +124,12 @@ pub type InFlight = (Vec<(String, KnownRequest)>, Vec<LeasedKey>);
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal(pub StatusCode);
 
-/// Whose pages are shown.
+/// An account whose pages are shown.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Which one.
+    /// The account's id.
     pub id: Uuid,
-    /// What people call it.
+    /// The account's name.
     pub name: String,
     /// Whether its API key moves no real money.
     pub is_test: bool,
@@ -139,7 +139,7 @@ pub struct Account {
 
 /// Which requests are looked for. What is `None` excludes none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedRequests {
     /// How they ended; `None`: all that are no reads.
     pub outcome: Option<WantedOutcome>,
     /// The status of the reply lies between these two.
@@ -175,7 +175,7 @@ pub const OUTCOMES: [&str; 8] = [
 
 /// What a search of the log found.
 #[derive(Debug)]
-pub struct Searched {
+pub struct FoundRequests {
     /// The newest first.
     pub requests: Vec<Logged>,
     /// Where the search ended before it had found as many as were asked for, if older requests are
@@ -202,7 +202,7 @@ pub struct Logged {
     pub status: Option<u16>,
     /// `executed`, `replayed`, `reused` …
     pub outcome: &'static str,
-    /// Until the reply.
+    /// The time until the reply.
     pub duration: Duration,
     /// The id of what the reply is about.
     pub resource_id: Option<String>,
@@ -215,25 +215,25 @@ pub struct Logged {
 pub struct Minute {
     /// When it began.
     pub at: DateTime<Utc>,
-    /// How many ended so, one of [`OUTCOMES`].
+    /// How many ended with each of [`OUTCOMES`].
     pub ended: Vec<(&'static str, i64)>,
-    /// How many were answered in less than this, and not in less than the one before; `None`: all
-    /// others. Reads are left out.
+    /// A histogram of durations: upper bounds, and how many requests each has. `None`: no bound.
+    /// Reads are left out.
     pub took: Vec<(Option<Duration>, i64)>,
-    /// How many were replays of what had executed.
+    /// Replays of 2xx replies: each retry would have been a second effect.
     pub second_effects: i64,
 }
 
-/// A check that the tables agree with each other.
+/// The last check that the tables agree with each other.
 #[derive(Debug, Clone, Copy)]
 pub struct LastCheck {
-    /// Where they don't.
+    /// Violations that the check found.
     pub violations: i32,
     /// When it ended.
     pub ended_at: DateTime<Utc>,
 }
 
-/// What has a name.
+/// A thing that a search found by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A key.
@@ -244,7 +244,7 @@ pub enum Found {
     Delivery(String),
     /// A request without a key, in the list of those before this id.
     Request {
-        /// The next id.
+        /// The id after the request's own.
         before: String,
     },
 }
@@ -252,30 +252,30 @@ pub enum Found {
 /// All that is known of a key.
 #[derive(Debug)]
 pub struct Story {
-    /// What is stored, or at work.
+    /// The stored outcome, or the request at work.
     pub found: Inspected,
-    /// Its lease, while it takes several transactions.
+    /// The lease of a request that takes several transactions.
     pub leased: Option<LeasedKey>,
     /// Requests with it, the oldest first.
     pub requests: Vec<Logged>,
-    /// What happened under it.
+    /// Events of requests with the key.
     pub events: Vec<Happened>,
     /// Deliveries of these events.
     pub deliveries: Vec<Delivery>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub struct Happened {
     /// `evt_…`
     pub id: String,
     /// `charge.succeeded` …
     pub event_type: String,
-    /// What it happened to.
+    /// The id of the object that changed.
     pub object_id: Option<String>,
     /// The key of the request that made it happen, unless that was a DELETE without one.
     pub idempotency_key: Option<String>,
-    /// When.
+    /// When the event happened.
     pub created_at: DateTime<Utc>,
 }
 
@@ -307,7 +307,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: &'static [Self] = &[
         Self::Charges,
         Self::PaymentIntents,
@@ -335,30 +335,30 @@ pub struct Listed {
 /// An object by itself.
 #[derive(Debug)]
 pub struct Object {
-    /// As the API shows it.
+    /// The object as the API shows it.
     pub json: Vec<u8>,
-    /// What happened to it.
+    /// Events of the object.
     pub events: Vec<Happened>,
-    /// Deliveries of it, or to it.
+    /// Deliveries of an event, or to an endpoint.
     pub deliveries: Vec<Delivery>,
 }
 
-/// Where events are sent.
+/// A webhook endpoint, with how its newest attempts ended.
 #[derive(Debug)]
 pub struct WebhookEndpoint {
     /// `we_…`
     pub id: String,
-    /// Where to.
+    /// The address that events are sent to.
     pub url: String,
-    /// Which.
+    /// Types of events that are sent, or `*` for all.
     pub enabled_events: Vec<String>,
-    /// Those of them that are never sent.
+    /// Types among these that this service never sends.
     pub never_sent: Vec<String>,
     /// `enabled` or `disabled`.
     pub status: &'static str,
-    /// How many attempts its newest deliveries had.
+    /// Attempts of the newest deliveries.
     pub attempts: i64,
-    /// How many of them were acknowledged.
+    /// Attempts among these that were acknowledged.
     pub succeeded: i64,
 }
 
@@ -390,9 +390,9 @@ pub struct Attempted {
     pub succeeded: bool,
     /// The status, or what happened in place of one.
     pub answer: String,
-    /// Until the answer.
+    /// The time until the answer.
     pub milliseconds: i64,
-    /// The beginning of what the receiver said, if it said something that is still kept.
+    /// The first KiB of the receiver's reply, while it is kept.
     pub reply: Option<String>,
 }
 
@@ -403,7 +403,7 @@ pub struct Delivery {
     pub id: String,
     /// When its event happened.
     pub created_at: DateTime<Utc>,
-    /// What happened.
+    /// The type of the event: `charge.succeeded` …
     pub event_type: String,
     /// `evt_…`
     pub event: String,
@@ -411,10 +411,10 @@ pub struct Delivery {
     pub endpoint: String,
     /// `pending`, `succeeded` or `failed`.
     pub status: &'static str,
-    /// How many there were.
+    /// Attempts that have ended.
     pub attempts: usize,
-    /// What the last one got.
+    /// The answer to the last attempt.
     pub last_answer: Option<String>,
-    /// When the next one is due.
+    /// When the next attempt is due.
     pub next_attempt_at: Option<DateTime<Utc>>,
 }

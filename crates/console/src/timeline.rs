@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::layout::{head, table_with_heads};
 
-/// The axis is so wide, in its own units.
+/// The width of the axis, in SVG units.
 const WIDTH: i64 = 1000;
 
 /// The narrowest part of a bar that can be seen.

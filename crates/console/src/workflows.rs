@@ -1,6 +1,6 @@
 //! A workflow: the requests that their client has linked, in the order of their first use.
 
-use actix_web::{HttpRequest, http::StatusCode};
+use actix_web::HttpRequest;
 use charge_once_idempotency::{IdempotencyKey, Step, WorkflowName};
 use maud::{Markup, html};
 
@@ -28,7 +28,6 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         Some(Err(_)) => Some(("name", NAME_MUST_BE)),
         Some(Ok(_)) | None => None,
     };
-    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let found = match workflow {
         Some(Ok(workflow)) => Some(steps(&server, &visitor, workflow, after).await?),
         Some(Err(_)) | None => None,
@@ -52,9 +51,8 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         }
         @if let Some(found) = found { (found) }
     };
-    let section = Some(Section::Workflows);
-    let page = layout::page_with_status(&visitor, status, "Workflows", section, &body);
-    Ok(page)
+    let (section, has_mistake) = (Section::Workflows, problem.is_some());
+    Ok(layout::section_page(&visitor, section, has_mistake, &body))
 }
 
 async fn steps(

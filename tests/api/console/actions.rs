@@ -23,23 +23,9 @@ async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {
     page.must_lack(&[&endpoint.secret, "whsec_"]);
 }
 
-/// Failed attempts wait for hours, and the worker doesn't look by itself.
-const SLOW: &[(&str, &str)] = &[
-    CONSOLE,
-    ("WEBHOOK_POLL_INTERVAL", "1h"),
-    ("WEBHOOK_RETRY_MIN", "1h"),
-    ("WEBHOOK_RETRY_MAX", "8h"),
-];
-
 fn retry_path(delivery: &Value) -> String {
     let id = delivery["id"].as_str().unwrap();
     format!("/console/deliveries/{id}/retry")
-}
-
-/// Presses the button; where the browser is sent.
-async fn retry(visit: &Visit, path: &str) -> String {
-    let answer = visit.post(path, &[]).await;
-    answer.header("location").unwrap().to_owned()
 }
 
 const NOT_DUE: &str = "/console/deliveries?retry=not_due";
@@ -61,12 +47,15 @@ async fn a_delivery_that_waits_for_hours_is_sent_now() {
     ]);
     page.must_lack(&[&endpoint.secret, "whsec_"]);
     let path = retry_path(&waits);
-    assert_eq!(retry(&visit, &path).await, "/console/deliveries?retry=due");
+    assert_eq!(
+        visit.sent_to(&path, &[]).await,
+        "/console/deliveries?retry=due"
+    );
     receiver.next().await.answer(200).await;
     let delivered = endpoint.newest_succeeds(client).await;
     assert_eq!(delivered["attempts"].as_array().unwrap().len(), 2);
     // What was delivered is not sent again.
-    assert_eq!(retry(&visit, &path).await, NOT_DUE);
+    assert_eq!(visit.sent_to(&path, &[]).await, NOT_DUE);
     assert_eq!(endpoint.newest_succeeds(client).await, delivered);
 }
 
@@ -99,7 +88,7 @@ async fn only_its_own_account_s_forms_retry_a_delivery_and_none_a_deleted_endpoi
     assert_eq!(unknown.status, 404);
     assert!(!endpoint.deliveries(client).await.remove(0)["next_attempt"].is_null());
     delete(client, &endpoint.id).await;
-    assert_eq!(retry(&visit, &path).await, NOT_DUE);
+    assert_eq!(visit.sent_to(&path, &[]).await, NOT_DUE);
 }
 
 /// What the commands print that a page shows, run as a person runs them.
@@ -132,14 +121,14 @@ fn fields<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     fields
 }
 
-async fn play(visit: &Visit, action: &str, key: &str) -> String {
+pub(super) async fn play(visit: &Visit, action: &str, key: &str) -> String {
     let fields = fields(&[("action", action), ("key", key)]);
     let answer = visit.post("/console/playground", &fields).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     text(&answer.body)
 }
 
-fn key_of(page: &str) -> &str {
+pub(super) fn key_of(page: &str) -> &str {
     page.between("name=\"key\" value=\"", "\"")
 }
 

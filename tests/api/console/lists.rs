@@ -1,6 +1,6 @@
 //! Lists: what a line says of its object, where it leads, and whose account it is.
 
-use super::*;
+use super::{actions::play, *};
 use crate::support::intents::paid_with;
 
 /// The lines of the only list on a page.
@@ -137,15 +137,6 @@ async fn what_is_copied_is_marked_for_the_script_and_is_there_without_it() {
     page.must_have(&[&format!("<code data-copy>{charge}</code>")]);
     let page = visit.object("keys", "key-1").await;
     page.must_have(&["<code data-copy>key-1</code>"]);
-    let form = [
-        ("amount", "2000"),
-        ("currency", "usd"),
-        ("source", "tok_visa"),
-        ("action", "send"),
-        ("kind", "charge"),
-        ("key", ""),
-    ];
-    let sent = visit.post("/console/playground", &form).await;
-    let page = text(&sent.body);
+    let page = play(&visit, "send", "").await;
     page.must_have(&["<pre data-copy role=\"group\""]);
 }

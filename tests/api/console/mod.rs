@@ -13,5 +13,5 @@ mod story;
 pub mod visit;
 mod webhooks;
 
-use self::visit::{CONSOLE, Visit, log_holds, visited};
+use self::visit::{CONSOLE, SLOW, Visit, log_holds, visited};
 use crate::support::prelude::*;

@@ -153,13 +153,7 @@ async fn keys_without_an_outcome_and_the_last_check_are_shown() {
 
 #[tokio::test]
 async fn an_endpoint_that_fails_is_named_until_it_is_deleted() {
-    let slow = [
-        CONSOLE,
-        ("WEBHOOK_POLL_INTERVAL", "1h"),
-        ("WEBHOOK_RETRY_MIN", "1h"),
-        ("WEBHOOK_RETRY_MAX", "8h"),
-    ];
-    let server = TestServer::start_with(&quick_but(&slow)).await;
+    let server = TestServer::start_with(&quick_but(SLOW)).await;
     let client = &server.client;
     let visit = Visit::begin(&server).await;
     let failing = async || {

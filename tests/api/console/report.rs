@@ -17,7 +17,7 @@ fn plan<'a>(fault: &'a str, target: &'a str, count: &'a str) -> [(&'a str, &'a s
 }
 
 /// A visit with the key of a test account, and its client.
-async fn tester() -> (TestServer, Client, Visit) {
+pub(super) async fn tester() -> (TestServer, Client, Visit) {
     let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
     let client = client_of_test_account(&server.client).await;
     let visit = Visit::begin_with(&client, &client.api_key).await;

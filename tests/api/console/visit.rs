@@ -4,6 +4,14 @@ use crate::support::prelude::*;
 
 pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 
+/// Failed attempts wait for hours, and the worker doesn't look by itself.
+pub const SLOW: &[(&str, &str)] = &[
+    CONSOLE,
+    ("WEBHOOK_POLL_INTERVAL", "1h"),
+    ("WEBHOOK_RETRY_MIN", "1h"),
+    ("WEBHOOK_RETRY_MAX", "8h"),
+];
+
 pub async fn visited() -> (TestServer, Visit) {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let visit = Visit::begin(&server).await;
@@ -91,6 +99,13 @@ impl Visit {
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let origin = format!("http://{}", self.host);
         Answer::of(self.form(path, fields).header("origin", origin)).await
+    }
+
+    /// Where a form sends the browser.
+    pub async fn sent_to(&self, path: &str, fields: &[(&str, &str)]) -> String {
+        let answer = self.post(path, fields).await;
+        assert_eq!(answer.status, 303, "{path}: {answer:?}");
+        answer.header("location").unwrap().to_owned()
     }
 
     pub fn form(&self, path: &str, fields: &[(&str, &str)]) -> RequestBuilder {

@@ -3,29 +3,15 @@
 use charge_once::workers::expiry_sweep::Sweep;
 use tokio::time::Instant;
 
-use super::{actions::pasted, *};
-use crate::support::{
-    accounts::client_of_test_account,
-    webhooks::{PENDING, add_backlog, endpoint, everything_is_delivered, told},
+use super::{
+    actions::{key_of, pasted},
+    report::tester,
+    *,
 };
-
-/// Failed attempts wait for hours, and the worker doesn't look by itself.
-const SLOW: &[(&str, &str)] = &[
-    CONSOLE,
-    ("WEBHOOK_POLL_INTERVAL", "1h"),
-    ("WEBHOOK_RETRY_MIN", "1h"),
-    ("WEBHOOK_RETRY_MAX", "8h"),
-];
+use crate::support::webhooks::{PENDING, add_backlog, endpoint, everything_is_delivered, told};
 
 const ATTEMPTED: &str =
     "SELECT count(*) FROM webhook_deliveries WHERE attempts <> '[]' AND claim IS NULL";
-
-/// Where a form sends the browser.
-async fn sent_to(visit: &Visit, path: &str, fields: &[(&str, &str)]) -> String {
-    let answer = visit.post(path, fields).await;
-    assert_eq!(answer.status, 303, "{path}: {answer:?}");
-    answer.header("location").unwrap().to_owned()
-}
 
 fn page_of(endpoint: &Endpoint) -> String {
     format!("/console/webhook_endpoints/{}", endpoint.id)
@@ -159,7 +145,7 @@ async fn deliveries_are_filtered_by_state_and_endpoint_page_by_page() {
     let retry = format!("{}/retry", page_of(&to));
     for due in [55, 0] {
         let says = format!("{}?due={due}", page_of(&to));
-        assert_eq!(sent_to(&visit, &retry, &[]).await, says);
+        assert_eq!(visit.sent_to(&retry, &[]).await, says);
     }
     assert_eq!(server.database.count(PENDING).await, 60);
     let page = visit.page(&format!("{}?due=55", page_of(&to))).await;
@@ -188,11 +174,11 @@ async fn what_failed_in_a_range_of_time_is_sent_again() {
         assert_eq!(answer.status, 400, "{wrong}");
     }
     endpoint.disable(&server.client, true).await;
-    let paused = sent_to(&visit, &retry, &[]).await;
+    let paused = visit.sent_to(&retry, &[]).await;
     assert!(paused.ends_with("?did=nothing"), "{paused}");
     endpoint.disable(&server.client, false).await;
     for (from, to, due) in [("", &*before, 0), (&*after, "", 0), (&*before, &*after, 2)] {
-        let says = sent_to(&visit, &retry, &[("from", from), ("to", to)]).await;
+        let says = visit.sent_to(&retry, &[("from", from), ("to", to)]).await;
         assert!(
             says.ends_with(&format!("?due={due}")),
             "{from} {to}: {says}"
@@ -209,7 +195,7 @@ async fn a_form_makes_one_endpoint_and_its_secret_is_in_the_stored_reply_only() 
     let (server, visit) = visited().await;
     let path = "/console/webhook_endpoints/new";
     let form = visit.page(path).await;
-    let key = form.between("name=\"key\" value=\"", "\"");
+    let key = key_of(&form);
     let url = "https://example.com/hook/it's";
     let fields = [
         ("key", key),
@@ -260,23 +246,20 @@ async fn an_endpoint_is_paused_enabled_and_tested_with_a_real_event() {
     let visit = Visit::begin(&server).await;
     let path = page_of(&endpoint);
     let (pause, test) = (format!("{path}/pause"), format!("{path}/test"));
-    assert_eq!(sent_to(&visit, &pause, &[("disabled", "true")]).await, path);
+    assert_eq!(visit.sent_to(&pause, &[("disabled", "true")]).await, path);
     let paused = visit.page(&path).await;
     paused.must_have(&[">disabled<", "Enable it"]);
     paused.must_lack(&["Send a test event"]);
-    assert_eq!(
-        sent_to(&visit, &pause, &[("disabled", "false")]).await,
-        path
-    );
+    assert_eq!(visit.sent_to(&pause, &[("disabled", "false")]).await, path);
     assert_eq!(visit.post(&pause, &[("disabled", "x")]).await.status, 400);
     let page = visit.page(&path).await;
     page.must_have(&["Pause it", "customer.created"]);
     page.must_lack(&[&endpoint.secret, "Plan how"]);
-    let key = page.between("name=\"key\" value=\"", "\"");
+    let key = key_of(&page);
     assert_eq!(visit.post(&test, &[]).await.status, 400);
     // A form that is sent twice makes one event.
     for _ in 0..2 {
-        let says = sent_to(&visit, &test, &[("key", key)]).await;
+        let says = visit.sent_to(&test, &[("key", key)]).await;
         assert_eq!(says, format!("{path}?did=tested"));
     }
     let received = receiver.next().await;
@@ -298,7 +281,7 @@ async fn an_endpoint_is_paused_enabled_and_tested_with_a_real_event() {
         let body = json!({"url": receiver.url(), "enabled_events": [event]});
         let one = Endpoint::with(&server.client, &body).await;
         let test = format!("{}/test", page_of(&one));
-        sent_to(&visit, &test, &[("key", event)]).await;
+        visit.sent_to(&test, &[("key", event)]).await;
         one.newest_delivery(&server.client, event, |one| one["event_type"] == event)
             .await;
     }
@@ -341,10 +324,8 @@ async fn another_account_s_endpoints_and_deliveries_are_missing() {
 
 #[tokio::test]
 async fn a_test_account_is_led_to_faults_of_deliveries() {
-    let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
-    let client = client_of_test_account(&server.client).await;
+    let (_server, client, visit) = tester().await;
     let made = Endpoint::with(&client, &endpoint("https://example.com/")).await;
-    let visit = Visit::begin_with(&client, &client.api_key).await;
     let page = visit.page(&page_of(&made)).await;
     for fault in ["webhook_twice", "webhook_late", "webhook_out_of_order"] {
         page.must_have(&[&format!(

@@ -122,7 +122,7 @@ pub struct Naive {
 /// A state of [`Naive`]. There is one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NaiveState {
-    /// At which statement each server is.
+    /// The statement that each server is at.
     servers: [Option<usize>; 2],
     has_arrived: [bool; 2],
     has_happened: bool,
@@ -231,7 +231,7 @@ impl Model for Naive {
 
     fn actions(&self, state: &NaiveState, actions: &mut Vec<NaiveAction>) {
         let is_at_work = |server: usize| state.servers[server].is_some();
-        // A client sends its request again after the event, or is the event.
+        // A retry comes after the event. A second click is the event.
         let is_the_event = self.event == Event::SecondClick && state.has_arrived[0];
         let may_retry = is_the_event || state.has_happened;
         for (server, may_arrive) in [(0, true), (1, may_retry)] {
@@ -245,7 +245,7 @@ impl Model for Naive {
                 }
             }
         }
-        // That of a dead server ends in time.
+        // The lease of a dead server ends in time.
         let ends_early = self.event == Event::LeaseEndsEarly && !state.has_happened;
         if (state.lease).is_some_and(|holder| ends_early || !is_at_work(holder)) {
             actions.push(NaiveAction::LeaseEnds);

@@ -22,7 +22,7 @@ pub(crate) const KEY: &str = "order-7";
 /// `P`. A `!` marks what goes wrong.
 pub(crate) const LANES: [(&str, &str); 2] = [("A", "a"), ("B", "b")];
 
-/// A row of a table: what it is of, and what it says.
+/// A row of a table: a name and a value.
 pub(crate) type Row = (String, String);
 
 pub(crate) fn row(of: &str, says: &str) -> Row {
@@ -52,7 +52,7 @@ pub(crate) trait Told: Model<Action: Clone + Debug + PartialEq> {
     /// The lanes that a step goes through, and what happens.
     fn tell(&self, before: &Self::State, action: &Self::Action) -> (String, String);
 
-    /// Whose line of a drawing has a step, and under which name. `None`: it is not drawn.
+    /// The process in whose line a step is drawn, and the step's name there. `None`: not drawn.
     fn short(&self, _: &Self::State, _: &Self::Action) -> Option<(usize, &'static str)> {
         None
     }
@@ -225,7 +225,7 @@ impl Event {
     }
 }
 
-/// What is said of a design.
+/// The texts about a design.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Words {
     name: &'static str,

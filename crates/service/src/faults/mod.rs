@@ -107,7 +107,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All of them.
+    /// Every kind of fault.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     /// As the header names it.

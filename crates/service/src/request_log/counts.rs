@@ -1,4 +1,4 @@
-//! What the log has of each minute, counted while it is written.
+//! Counts of the requests of each minute, made while the log is written.
 //!
 //! Promise: a request is counted in the transaction that writes its row, so both are there or
 //! neither is. A day of an account is at most 1,440 rows, however many requests it had.
@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::request_log::{LoggedOutcome, LoggedRequest};
 
-/// Where durations are parted, in microseconds. One that is added must be the greatest: rows have
-/// numbers without names.
+/// Upper bounds of the histogram of durations, in microseconds. A new bound must be the greatest:
+/// rows have counts without names.
 pub const DURATION_BOUNDS: [u64; 16] = [
     500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000, 10_000_000, 20_000_000, 50_000_000,
@@ -24,19 +24,19 @@ pub const MINUTES_MAX: i64 = 1_441;
 /// An account's requests that came in one minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Minute {
-    /// Which one, since the epoch of Unix.
+    /// Minutes since the Unix epoch.
     pub minute: i64,
-    /// How many ended so, in the order of [`LoggedOutcome::ALL`].
+    /// Requests by their outcome, in the order of [`LoggedOutcome::ALL`].
     pub outcomes: Vec<i64>,
-    /// How many were answered in less than each of [`DURATION_BOUNDS`], and not in less than the
-    /// one before; at last, how many took longer. Reads are left out.
+    /// The histogram: requests below each of [`DURATION_BOUNDS`], and at last those above all.
+    /// Reads are left out.
     pub durations: Vec<i64>,
-    /// How many were replays of what had executed.
+    /// Replays of 2xx replies: each retry would have been a second effect.
     pub second_effects: i64,
 }
 
 impl Minute {
-    /// How many ended so.
+    /// Requests with this outcome.
     pub fn ended(&self, outcome: LoggedOutcome) -> i64 {
         let count = self.outcomes.get(outcome as usize);
         count.copied().unwrap_or(0)

@@ -94,7 +94,8 @@ impl Entry {
         });
     }
 
-    /// The client left then, before its reply, which is about `resource_id`.
+    /// Ends the request at the moment at which its client left, before the reply, which is about
+    /// `resource_id`.
     pub fn left(&self, at: Instant, resource_id: Option<String>) {
         let mut unwritten = self.lock();
         let waited = at.saturating_duration_since(unwritten.began);
