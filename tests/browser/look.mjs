@@ -56,6 +56,7 @@ export async function look(page, what, folder) {
   await shoot('phone-light');
   await assertFits(page, `${what} on a phone`);
   await page.emulateMedia({ colorScheme: 'dark' });
+  await shoot('phone-dark');
   await assertAccessible(page, `${what} on a phone, in dark`);
   await page.setViewportSize(DESK);
   await shoot('desk-dark');

@@ -484,7 +484,7 @@ fn fields(playground: &Playground, form: &Form, problem: Option<Problem>) -> Mar
                     aria-describedby=[described_by(problem, "currency")];
                 (below(problem, "currency"))
             }
-            div {
+            div .wide {
                 label for="source" { "Test card" }
                 select #source name="source" {
                     @for group in &playground.cards {
