@@ -149,9 +149,11 @@ async function checkKeyboard(page) {
   assert.ok((await skip.boundingBox()).x >= 0, 'the focused link is off the screen');
   await page.keyboard.press('Enter');
   assert.ok(await page.locator('main').evaluate((main) => main === document.activeElement));
-  // The bar takes one line.
+  // The bar takes two lines, and each page's link can be seen.
   const bar = await page.locator('header').boundingBox();
-  assert.ok(bar.height < 64, `the bar is ${bar.height} pixels high`);
+  assert.ok(bar.height < 96, `the bar is ${bar.height} pixels high`);
+  const nav = page.getByRole('navigation', { name: 'Console' });
+  assert.equal(await nav.evaluate((nav) => nav.scrollWidth > nav.clientWidth), false);
 }
 
 // A slash leads to the search, and is text there. A name leads to what it names.
