@@ -8,7 +8,7 @@ use charge_once_strict_params::{
     Error, Field, ID_MAX_CHARS, Integer, Text, TextKind, ValueKind, expandable,
     schema::{id_pattern, text, with_example},
 };
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
 
 use super::error::{ErrorCode, no_such};
 use crate::domain::{
@@ -84,7 +84,10 @@ impl<N: NeverTrue> ValueKind for OnlyFalse<N> {
     }
 
     fn schema() -> RefOr<Schema> {
-        <bool as ValueKind>::schema()
+        ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .enum_values(Some([false]))
+            .into()
     }
 }
 
