@@ -216,7 +216,10 @@ class Run:
             elif one["outcome"] == "stored":
                 digests[one["execution"]].add(one["digest"])
                 rule, status = EXPECTED.get(request["expected"], ("", one["status"]))
-                if one["status"] != status:
+                # Below /v1, an object that a parameter names is missing in Stripe's words.
+                code = one["body"].get("error", {}).get("code")
+                is_stripes = request["path"].startswith("/v1/") and (one["status"], code) == (400, "resource_missing")
+                if one["status"] != status and not (rule == "G6" and is_stripes):
                     self.violate(rule, f"{key}: {request['expected']}, and answered with {one['status']}")
         self.once("G4", {execution: len(all) for execution, all in digests.items()}, "was answered differently")
 

@@ -179,6 +179,12 @@ fn bars(group: &Group<'_>, began: Duration, length: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test may stop at the first surprise"
+    )]
+
     use super::*;
     use crate::{api::Reply, checks::CHECKS, checks::Flaw};
 

@@ -302,12 +302,12 @@ async fn each_request_is_counted_in_its_minute_by_two_replicas_at_once(pool: PgP
 #[sqlx::test(migrations = false)]
 async fn a_batch_that_is_not_written_is_not_counted(pool: PgPool) {
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
-    for refuse in ["request_counts", "request_log"] {
-        let refuse = format!("ALTER TABLE {refuse} ADD CONSTRAINT none CHECK (false)");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(refuse))
-            .execute(&pool)
-            .await
-            .unwrap();
+    let alter = async |table: &str, change: &str| {
+        let alter = sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {change}"));
+        sqlx::raw_sql(alter).execute(&pool).await.unwrap();
+    };
+    for table in ["request_counts", "request_log"] {
+        alter(table, "ADD CONSTRAINT nothing CHECK (false)").await;
         let (log, writing) = start(pool.clone(), PATIENCE, |worker| tokio::spawn(worker.run()));
         let entry = log.begin(Uuid::now_v7());
         entry.authenticated(ACCOUNT, "PUT", "/seats".to_owned(), None);
@@ -317,10 +317,7 @@ async fn a_batch_that_is_not_written_is_not_counted(pool: PgPool) {
         let mut connection = pool.acquire().await.unwrap();
         let all = list(&mut connection, ACCOUNT, &ALL, Uuid::max(), 1).await;
         assert_eq!(all.unwrap(), []);
-        sqlx::raw_sql("ALTER TABLE request_counts DROP CONSTRAINT none")
-            .execute(&pool)
-            .await
-            .unwrap();
+        alter(table, "DROP CONSTRAINT nothing").await;
     }
 }
 
