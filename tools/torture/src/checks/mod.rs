@@ -96,7 +96,8 @@ fn unexpected(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Optio
     };
     let tag = &request.tag;
     // Below /v1, an object that a parameter names is missing in Stripe's words.
-    let is_missing = stored.body["error"]["code"] == "resource_missing";
+    let code = stored.body.pointer("/error/code").and_then(Value::as_str);
+    let is_missing = code == Some("resource_missing");
     let is_stripes = is_missing && stored.status == 400 && request.path.starts_with("/v1/");
     (stored.status != status && !(rule == "G6" && is_stripes)).then(|| {
         let what = format!("the request {tag} {why}, and is answered with");
