@@ -82,6 +82,15 @@ class WrongHistories(unittest.TestCase):
         self.history[4]["status"] = 200
         self.assert_breaks("G6")
 
+    def test_an_object_of_another_account_below_v1(self):
+        refused = {"status": 400, "body": {"error": {"code": "resource_missing"}}}
+        self.history[1] |= {"path": "/v1/refunds", "expected": "missing", "leaves_event": False}
+        self.history[3:] = [STORED | refused]
+        self.dump = DUMP[:2] + [("idempotency_keys", RECORD | {"status": 400})]
+        self.assert_breaks()
+        self.history[1]["path"] = "/refunds"
+        self.assert_breaks("G6")
+
     def test_an_account_with_rows_in_two_databases(self):
         self.dump = [(*line, "b" if line[0] == "events" else "main") for line in self.dump]
         self.assert_breaks("G6")
