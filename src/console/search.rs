@@ -15,6 +15,7 @@ use crate::{
     store,
     webhooks::deliveries,
 };
+
 /// Customers with one e-mail address that a search finds.
 const CUSTOMERS_MAX: i64 = 10;
 

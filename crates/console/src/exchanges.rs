@@ -96,7 +96,7 @@ fn sentence(sent: &Sent<'_>, exchanges: &[Exchange]) -> (String, &'static str) {
             "Not known yet: the key or a row is in use. Retry with the same key.",
             "warn",
         ),
-        (_, 201, _) if reply.holder_page().is_some() => {
+        (_, 201, false) if reply.holder_page().is_some() => {
             let says = "Nothing is charged until its holder authenticates.";
             return (format!("Executed: {charges}. {says}"), "warn");
         }
@@ -337,6 +337,28 @@ mod tests {
             let told = "No charge is known: 2 replies with";
             assert!(says.starts_with(told), "{says}");
             assert_eq!(mood, "warn");
+        }
+    }
+
+    #[test]
+    fn a_reply_that_came_back_was_not_executed_again_also_where_its_holder_is_to_authenticate() {
+        let waits =
+            r#"{"id":"pi_1","next_action":{"redirect_to_url":{"url":"http://localhost/"}}}"#;
+        for (is_replay, begin) in [
+            (false, "Executed: 1 charge. Nothing is charged"),
+            (true, "Nothing was executed"),
+        ] {
+            let exchange = Exchange {
+                reply: Some(Received {
+                    status: 201,
+                    is_replay,
+                    original: String::new(),
+                    body: waits.as_bytes().to_vec(),
+                }),
+                span: (0, 1),
+            };
+            let (says, _) = sentence(&sent(Action::Retry, "key-1"), &[exchange]);
+            assert!(says.starts_with(begin), "{says}");
         }
     }
 

@@ -19,8 +19,7 @@ use super::{
     visitor::Visitor,
 };
 
-/// The series of the chart: a name, which is an outcome that the list of requests finds, and the
-/// outcomes of the log that it sums up.
+/// The series of the chart: a name, and the outcomes of the log that it sums up.
 const SERIES: [(&str, &[&str]); 4] = [
     ("executed", &["executed"]),
     ("replayed", &["replayed"]),
@@ -147,7 +146,7 @@ async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleE
     ))
 }
 
-/// The endpoints to which deliveries failed, among the newest of all.
+/// The endpoints that have not acknowledged each attempt of their newest deliveries.
 async fn failing(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleError> {
     let endpoints = server.webhook_endpoints(visitor.account).await?;
     let fails = |endpoint: &&WebhookEndpoint| endpoint.succeeded < endpoint.attempts;

@@ -580,7 +580,7 @@ pub async fn retry_now(
 
 /// Makes deliveries to an endpoint due now that have failed, with the attempts that they had, and
 /// returns how many: up to the slice's rows of its newest 20,000 deliveries there, the newest ones.
-/// None if the endpoint is deleted. What another call has made due is no longer failed. Locks as
+/// 0 if the endpoint is deleted. What another call has made due is no longer failed. Locks as
 /// [`retry_now`] does, in the order of the deliveries.
 pub async fn retry_failed(
     tx: &mut PgConnection,

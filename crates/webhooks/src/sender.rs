@@ -508,5 +508,10 @@ mod tests {
         // Three bytes for each of one.
         let kept = harmless(&[0xff; REPLY_MAX]).unwrap_or_default();
         assert_eq!(kept.len(), REPLY_MAX / 3 * 3);
+        // Half of a card's number.
+        let number = b"4242 4242";
+        let cut = [&vec![b'x'; REPLY_MAX - number.len()], &number[..]].concat();
+        let kept = harmless(&cut).unwrap_or_default();
+        assert_eq!(kept.len(), REPLY_MAX - number.len());
     }
 }

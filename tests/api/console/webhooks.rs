@@ -74,6 +74,24 @@ async fn a_body_that_stays_out_changes_nothing_and_without_the_console_none_is_k
 }
 
 #[tokio::test]
+async fn a_reply_that_may_hold_a_card_number_is_not_stored() {
+    let (server, mut receiver, endpoint) = told(&quick_but(&[CONSOLE])).await;
+    for (number, (says, stored)) in [("card 4242 4242 4242 4242", 0), ("card 4242", 1)]
+        .into_iter()
+        .enumerate()
+    {
+        server.client.charge(&format!("key-{number}")).await;
+        receiver.next().await.say(200, "", says).await;
+        endpoint.newest_succeeds(&server.client).await;
+        assert_eq!(
+            server.database.count_of("webhook_replies").await,
+            stored,
+            "{says}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_endpoint_that_failed_eight_times_of_eight_is_not_shown_as_well() {
     let (server, mut receiver, endpoint) = told(&quick_but(SLOW)).await;
     let visit = Visit::begin(&server).await;
