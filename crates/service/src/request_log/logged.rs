@@ -34,7 +34,8 @@ pub struct LoggedRequest {
     pub fault: Option<String>,
 }
 
-/// How a request ended. The counts of minutes know an outcome by its place, so a new one comes last.
+/// How a request ended. The counts of minutes know an outcome by its place, so a new one comes
+/// last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum LoggedOutcome {
