@@ -73,6 +73,11 @@ impl HttpError {
         ApiError::explained(ErrorCode::IdempotencyKeyInUse).into()
     }
 
+    /// Rows, or a key, that another request holds.
+    pub fn is_busy(&self) -> bool {
+        self.error.code == ErrorCode::ResourceBusy
+    }
+
     /// The same error, marked as one that the client asked for.
     #[must_use]
     pub fn asked_for(mut self, fault: &'static str) -> Self {

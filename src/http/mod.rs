@@ -180,6 +180,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         "/webhook_endpoints/{id}/deliveries": get webhook_endpoints::list_deliveries;
         "/idempotency-keys": get idempotency_keys::look_up;
         "/idempotency-keys/{key}": get idempotency_keys::retrieve;
+        "/idempotency-keys/{key}/abandon": post idempotency_keys::abandon;
         "/workflows": get workflows::look_up;
         "/workflows/{name}": get workflows::list;
     }

@@ -172,6 +172,9 @@ error_codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, InvalidRequest:
         "Send application/json or application/x-www-form-urlencoded in UTF-8, without a content \
          encoding.";
+    IdempotencyKeyAbandoned = "idempotency_key_abandoned", 409, Idempotency:
+        "The key was given up before a request with it was executed. This request did nothing, and \
+         none with the key will. Send what is still wanted with a new key.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another \
          encoding. Use a new key for a new operation.";

@@ -6,12 +6,13 @@
 //! commits a transaction.
 //!
 //! A few requests are no functions over rows, and have SQL between their rules: those of webhook
-//! endpoints and of accounts for tests, and `DELETE /customers/{id}`.
+//! endpoints, of accounts for tests and of keys that are given up, and `DELETE /customers/{id}`.
 
 mod card_answers;
 mod checkouts;
 mod delete_customer;
 pub mod expansions;
+mod idempotency_keys;
 mod processor_effect;
 mod statements;
 mod test_accounts;
@@ -45,6 +46,7 @@ use card_answers::{at_once, authorize};
 pub use card_answers::SlowLane;
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere};
 pub use delete_customer::{DeleteCustomer, delete_customer};
+pub use idempotency_keys::AbandonKey;
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use test_accounts::{CreateFaultPlan, CreateTestAccount, DeleteFaultPlan, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, DeleteWebhookEndpoint, UpdateWebhookEndpoint};

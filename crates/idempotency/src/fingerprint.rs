@@ -10,6 +10,12 @@ use sha2::{Digest, Sha256};
 /// rule beside it for as long as records of the old version can live.
 const CURRENT_VERSION: i16 = 1;
 
+/// The version of a record that answers any request with its key, as that of a key that was given
+/// up. Its fingerprint is [`NO_FINGERPRINT`].
+pub(crate) const OF_ANY_REQUEST: i16 = 0;
+
+pub(crate) const NO_FINGERPRINT: [u8; 32] = [0; 32];
+
 /// Set in front of everything else, so that this hash can't be mistaken for another use of SHA-256.
 const DOMAIN_TAG: &[u8] = b"charge-once fingerprint v1";
 
@@ -85,6 +91,7 @@ impl Fingerprint {
     /// Compares by the rule of the *record's* version.
     pub fn matches(&self, version: i16, stored: &[u8]) -> Result<bool, UnknownVersion> {
         match version {
+            OF_ANY_REQUEST => Ok(true),
             1 => Ok(self.v1 == stored),
             unknown => Err(UnknownVersion(unknown)),
         }
@@ -156,6 +163,15 @@ mod tests {
         assert_eq!(
             hex::encode(Fingerprint::of(&BASE).bytes()),
             "e4e93245c4e1ce767b8f3e6dea1dcda332368691d55b4e10af6749cce125b22a"
+        );
+    }
+
+    #[test]
+    fn a_record_of_any_request_is_that_of_each() {
+        let fingerprint = Fingerprint::of(&BASE);
+        assert_eq!(
+            fingerprint.matches(OF_ANY_REQUEST, &NO_FINGERPRINT),
+            Ok(true)
         );
     }
 

@@ -220,6 +220,9 @@ impl Follower {
     /// The table of what a leader's end means for a duplicate.
     fn judge(&self, conclusion: Outcome) -> Option<Outcome> {
         match conclusion {
+            Outcome::Stored { record, .. } if record.is_of_any_request() => {
+                Some(Outcome::replay(record))
+            }
             // Another request with the key of a committed record: reuse, known for certain.
             Outcome::Stored { .. } | Outcome::Unfinished if !self.same_request => {
                 Some(Outcome::Reused)

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::{
     Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Request,
     claim::{self, Claim, Found},
+    fingerprint::NO_FINGERPRINT,
     in_flight::{EntryId, InFlight, InFlightEntry},
 };
 
@@ -60,7 +61,7 @@ pub struct KnownRequest {
     pub path: String,
     /// Its `req_…`.
     pub request_id: String,
-    /// Its fingerprint.
+    /// Its fingerprint; 32 zero bytes where the request gave the key up.
     pub fingerprint: Vec<u8>,
     /// What the first use of the key was labeled with.
     pub label: Option<String>,
@@ -84,11 +85,12 @@ pub struct KnownOutcome {
 }
 
 impl KnownRequest {
-    /// Where its key stands: `completed`, `in_doubt` or `in_flight`. Everything that shows a key
-    /// uses these words.
+    /// Where its key stands: `completed`, `abandoned`, `in_doubt` or `in_flight`. Everything that
+    /// shows a key uses these words.
     #[must_use]
     pub fn status(&self) -> &'static str {
         match (self.outcome, self.in_doubt) {
+            (Some(_), _) if self.fingerprint == NO_FINGERPRINT => "abandoned",
             (Some(_), _) => "completed",
             (None, true) => "in_doubt",
             (None, false) => "in_flight",

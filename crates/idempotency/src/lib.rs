@@ -28,6 +28,8 @@ mod sqlstate;
 mod trace;
 mod transaction;
 
+#[cfg(feature = "abandon")]
+mod abandon;
 #[cfg(feature = "admission")]
 mod admission;
 #[cfg(feature = "batch")]
@@ -78,6 +80,8 @@ pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion}
 pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
+#[cfg(feature = "abandon")]
+pub use abandon::{Abandoned, abandon};
 #[cfg(feature = "admission")]
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]

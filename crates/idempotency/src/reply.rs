@@ -8,7 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 
-use crate::{Request, sqlstate};
+use crate::{Request, fingerprint::OF_ANY_REQUEST, sqlstate};
 
 /// A definite answer: status, end-to-end headers and body, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it answers each request with its key, whatever that asks for: the key was given up.
+    pub fn is_of_any_request(&self) -> bool {
+        self.fingerprint_version == OF_ANY_REQUEST
+    }
+
     /// Whether it belongs to `request`. On a row that exists, the fingerprint is compared before
     /// anything else. Fails where this build doesn't know the rule that it was made by.
     pub(crate) fn is_of(&self, request: &Request) -> Result<bool, Failure> {

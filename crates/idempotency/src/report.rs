@@ -20,7 +20,7 @@ pub struct KeyReport {
 }
 
 impl KeyReport {
-    /// `completed`, `in_doubt`, `in_flight` or `nothing`.
+    /// `completed`, `abandoned`, `in_doubt`, `in_flight` or `nothing`.
     pub fn state(&self) -> &'static str {
         self.found.status().unwrap_or("nothing")
     }
@@ -38,6 +38,7 @@ impl KeyReport {
                 "nothing is stored now, and no request is at work. It was never used, it has \
                  expired, or its request failed. Only a retry with the same key is safe"
             }
+            "abandoned" => "given up: no request with it is executed",
             completed => completed,
         };
         let mut lines = vec![

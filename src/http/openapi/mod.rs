@@ -98,7 +98,7 @@ use crate::{
         webhook_endpoints::create, webhook_endpoints::list, webhook_endpoints::retrieve,
         webhook_endpoints::update, webhook_endpoints::delete,
         webhook_endpoints::list_deliveries,
-        idempotency_keys::retrieve, idempotency_keys::look_up,
+        idempotency_keys::retrieve, idempotency_keys::look_up, idempotency_keys::abandon,
         workflows::list, workflows::look_up,
         health::livez, health::readyz,
         test_accounts::create, test_accounts::expire_keys,

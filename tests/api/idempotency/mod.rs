@@ -1,5 +1,6 @@
 //! A key, its record, and what a retry meets.
 
+mod abandoned;
 mod assigned_keys;
 mod database_failures;
 mod deletions;

@@ -34,7 +34,8 @@ pub async fn definite<F: Future<Output = Answer>>(mut send: impl FnMut() -> F) -
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let answer = send().await;
-        if ![409, 503].contains(&answer.status.as_u16()) {
+        let is_final = answer.header("stripe-should-retry") == Some("false");
+        if is_final || ![409, 503].contains(&answer.status.as_u16()) {
             return answer;
         }
         assert!(tokio::time::Instant::now() < deadline, "{answer:?}");

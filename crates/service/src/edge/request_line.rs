@@ -48,8 +48,13 @@ pub fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
 /// It is decoded once, from the path as it was sent. The router's own text is decoded but for `%`,
 /// `/` and `+`: decoding that would decode some characters twice.
 pub fn last_segment(request: &HttpRequest) -> Vec<u8> {
-    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
-    percent_decode_str(segment).collect()
+    segment_from_the_end(request, 0)
+}
+
+/// As [`last_segment`], of the segment that has so many behind it.
+pub fn segment_from_the_end(request: &HttpRequest, behind: usize) -> Vec<u8> {
+    let segment = request.uri().path().rsplit('/').nth(behind);
+    percent_decode_str(segment.unwrap_or_default()).collect()
 }
 
 /// A name as a segment of a path, which [`last_segment`] decodes.
