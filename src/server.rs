@@ -31,7 +31,7 @@ use tracing_actix_web::TracingLogger;
 
 use crate::{
     commands::Rows,
-    config::Config,
+    config::{Config, Values},
     console::Pages,
     database::{Database, ReadError, Readiness, Shards},
     http::{
@@ -44,7 +44,7 @@ use crate::{
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,
-        Phases, ReplayCache, Settings, SharedPhases,
+        Memory, Phases, ReplayCache, Settings, SharedPhases,
     },
     processor::{HttpProcessor, HttpProcessorError},
     store::{self, operations::Waiting},
@@ -56,7 +56,7 @@ use crate::{
         traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
-    work::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
+    work::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane, expired_key},
     workers::{
         self,
         webhooks::{WebhookFaults, body, worker_settings},
@@ -72,8 +72,8 @@ const PHASE_KINDS: [&str; 2] = [ProcessorEffect::<HttpProcessor>::KIND, Checkout
 /// The server could not be set up, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The retention or the pool's size can't be used.
-    #[error("IDEMPOTENCY_TTL or POOL_CONNECTIONS can't be used: {0}")]
+    /// The retention, the memory or the pool's size can't be used.
+    #[error("IDEMPOTENCY_TTL, KEY_MEMORY or POOL_CONNECTIONS can't be used: {0}")]
     Settings(#[source] sqlx::error::BoxDynError),
     /// The TLS library refuses its default protocol versions: a defect.
     #[error("webhooks can't be sent: {0}")]
@@ -114,7 +114,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let address = api.local_addr()?;
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
-    process.open_late(databases, config.refused_keys());
+    process.open_late(databases, config.refused_keys(), config);
     process.log_requests(config);
     if config.values.background {
         process.work(config)?;
@@ -155,7 +155,7 @@ pub async fn work(
 ) -> Result<(), ServeError> {
     let address = config.values.bind_address;
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
-    process.open_late(databases, &[]);
+    process.open_late(databases, &[], config);
     process.work(config)?;
     stop.await;
     let drained = process.drain(config.values.drain_timeout).await;
@@ -222,9 +222,10 @@ impl Process {
 
     /// Databases that were down at the start are served later. This ends when all are: it is no
     /// worker that the supervisor would begin again.
-    fn open_late(&self, databases: Shards, refused_keys: &'static [&'static str]) {
+    fn open_late(&self, databases: Shards, refused_keys: &'static [&'static str], config: &Config) {
         let stopping = self.stopping.subscribe();
-        let opening = workers::late_shards::run(databases, refused_keys, stopping);
+        let memory = config.values.key_memory;
+        let opening = workers::late_shards::run(databases, refused_keys, memory, stopping);
         tokio::spawn(opening);
     }
 
@@ -340,8 +341,19 @@ pub(crate) fn idempotency(
     let settings = Settings {
         retention: config.values.idempotency_ttl,
         database_deadline: config.values.database_deadline,
+        memory: memory(&config.values),
     };
     Idempotency::new(database.connections().clone(), settings)
+}
+
+/// What is known of keys whose outcomes have expired.
+fn memory(values: &Values) -> Option<Memory> {
+    let memory = Memory {
+        keep: values.key_memory,
+        by_time_in_key: values.refuse_old_keys,
+        answer: expired_key,
+    };
+    (memory.keep.is_some() || memory.by_time_in_key).then_some(memory)
 }
 
 async fn app(

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use super::{BoxError, api_key, listen, print, print_document, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
-    database::{Shards, connect_all},
+    database::{Shards, connect_all, ensure_memory},
     server::{self, Listeners},
 };
 
@@ -23,6 +23,9 @@ pub(super) fn run() -> Result<(), BoxError> {
     let work = async |shards: Shards, stop| {
         if let [only] = &*shards {
             only.database.ensure_is_only().await?;
+        }
+        for shard in shards.iter().filter(|shard| shard.database.is_checked()) {
+            ensure_memory(&shard.database, config.values.key_memory).await?;
         }
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key_in(&shards, key).await?;

@@ -80,6 +80,12 @@ variables! {
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
     ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
         "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.";
+    KEY_MEMORY as key_memory: Option<Duration> = "0s", retention,
+        "How long a key is remembered after its outcome has expired; 1h to 400d. A request with it gets 409 \
+         then, and does nothing. 0s remembers no key, which is new then. The same in all processes.";
+    REFUSE_OLD_KEYS as refuse_old_keys: bool = "false", truth,
+        "Takes a key that is a UUID of version 7 and older than IDEMPOTENCY_TTL for one that has expired, by the \
+         time that its client wrote into it: true or false.";
     KEYS as keys: KeyModes = "required", key_modes,
         "What a POST, PUT or PATCH without an idempotency key gets: 400 (required), or a key that the server \
          makes, whose retry does the work again (assign). By prefix of the path, too: required,/v1=assign.";

@@ -3,7 +3,7 @@
 
 pub mod embedded;
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 pub use charge_once_postgres::database::{
     Baseline, CLOCKS_APART_MAX, Database, DatabaseSettings, MigrationSet, ReadError, Readiness,
@@ -139,4 +139,32 @@ pub async fn connect(url: &str, config: &Config) -> Result<Database, StartError>
 pub async fn connect_all(url: &str, config: &Config) -> Result<Shards, StartError> {
     let settings = config.database_settings(config.schema());
     Shards::connect(url, &config.shards, settings, WhenRefused::TryAgain).await
+}
+
+/// Why a process must not use a database.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// It would execute requests whose keys others remember.
+    #[error(
+        "KEY_MEMORY must be set as in the other processes: this database remembers keys that have expired, \
+         and without it they would be new. To forget them, TRUNCATE idempotency_tombstones"
+    )]
+    Forgets,
+    /// The database can't be asked.
+    #[error("what is remembered of keys can't be read: {0}")]
+    Database(#[from] sqlx::Error),
+}
+
+/// Whether a process with this `KEY_MEMORY` may use the database.
+pub async fn ensure_memory(
+    database: &Database,
+    memory: Option<Duration>,
+) -> Result<(), MemoryError> {
+    if memory.is_none() {
+        let mut connection = database.connect_aside().await?;
+        if idempotency::remembers_keys(&mut connection).await? {
+            return Err(MemoryError::Forgets);
+        }
+    }
+    Ok(())
 }

@@ -4,8 +4,9 @@ use charge_once_service::edge::{last_segment, segment_from_the_end};
 
 use super::prelude::*;
 use crate::{
-    idempotency::{IdempotencyKey, Inspected, Request},
-    wire::idempotency_keys::KeyObject,
+    idempotency::{
+        Failure, IdempotencyKey, Inspected, KnownRequest, Remembered, Reply, Request, Step,
+    },
     work::AbandonKey,
 };
 
@@ -16,6 +17,68 @@ const PARAM: &str = "key";
 const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \
                                 that the operation may be sent under a new key: the first request \
                                 may still arrive. The safe question is to retry it with this key.";
+
+views! {
+    /// An idempotency key, as clients see it.
+    pub struct KeyObject as IdempotencyKey of(key: String, request: Option<KnownRequest>) where {
+        // Without one, another replica works on it, and nothing is known.
+        let request = request.as_ref();
+        let outcome = request.and_then(|request| request.outcome);
+        let text = |field: fn(&KnownRequest) -> &String| request.map(field).cloned();
+    } {
+        /// Always `idempotency_key`.
+        always object: &'static str = "idempotency_key";
+        /// The key, without quotes.
+        key: String [example = "8e03978e-40d5-43dd-bc93-6894a57f9324"] = key;
+        /// `completed`; `abandoned`: it was given up; `expired`: its outcome is no longer kept;
+        /// `in_flight`; or `in_doubt`: an attempt may have been executed, and its answer is not
+        /// known.
+        status: &'static str [example = "completed"] =
+            request.map_or("in_flight", KnownRequest::status);
+        /// Of the first request; null while another replica works on it.
+        maybe method: String [example = "POST"] = text(|request| &request.method);
+        /// Of the first request; null while another replica works on it.
+        maybe path: String [example = "/charges"] = text(|request| &request.path);
+        /// SHA-256 of the first request, in hexadecimal.
+        maybe fingerprint: String = request.map(|request| hex::encode(&request.fingerprint));
+        /// The status that every retry gets.
+        maybe response_status: u16 [example = 201] = outcome.map(|outcome| outcome.status);
+        /// The id of what was made or changed; of what is being made where that takes several
+        /// transactions.
+        maybe resource: String [example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd"] =
+            request.and_then(|request| request.resource_id.clone());
+        /// The `req_…` that executed.
+        maybe request: String = text(|request| &request.request_id);
+        /// What the first request named in Idempotency-Workflow; null if it named nothing.
+        maybe workflow: String [example = "checkout-6735"] =
+            request.and_then(|request| request.label.clone());
+        /// Unix seconds; null while nothing of the first request is committed.
+        maybe created: i64 [example = 1_795_000_000] =
+            request.and_then(|request| request.created_at).map(|at| at.timestamp());
+        /// Unix seconds; null while it is in flight.
+        maybe expires: i64 [example = 1_795_086_400] =
+            outcome.map(|outcome| outcome.expires_at.timestamp());
+    }
+}
+
+impl KeyObject {
+    /// Of a key whose outcome is no longer kept.
+    #[must_use]
+    pub fn expired(self, remembered: Remembered) -> Self {
+        Self {
+            status: "expired",
+            resource: remembered.resource_id,
+            expires: remembered.expired_at.map(|at| at.timestamp()),
+            ..self
+        }
+    }
+}
+
+impl From<Step> for KeyObject {
+    fn from(step: Step) -> Self {
+        Self::of(step.key, Some(step.request))
+    }
+}
 
 /// Look an idempotency key up, by path
 #[utoipa::path(
@@ -71,7 +134,11 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
         let refusal = ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED);
         return Err(refusal.with_param(PARAM.to_owned()).into());
     }
-    Ok(HttpResponse::Ok().json(KeyObject::of(text, found.request())))
+    let known = KeyObject::of(text, found.request());
+    Ok(HttpResponse::Ok().json(match found {
+        Inspected::Expired(remembered) => known.expired(remembered),
+        Inspected::Completed(_) | Inspected::InFlight(_) | Inspected::Nothing => known,
+    }))
 }
 
 /// Give an idempotency key up
@@ -96,7 +163,6 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
 pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest) -> HttpResult {
     let key = parse(&segment_from_the_end(&http, 1))?;
     let account = request.origin.account;
-    let retention = app.values.idempotency_ttl;
     let ended = run(&app, request, |request, origin, params| {
         let given_up = Request {
             key: key.clone(),
@@ -106,7 +172,8 @@ pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest
             origin,
             params,
             given_up,
-            retention,
+            idempotency: app.idempotency.clone(),
+            show,
         };
         app.idempotency.run(request, command)
     })
@@ -115,6 +182,11 @@ pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest
         Err(error) if error.is_busy() => Err(in_flight(&app, account, key).await),
         ended => ended,
     }
+}
+
+/// The answer to a request that has given a key up, or has found out what became of it.
+fn show(key: &str, known: KnownRequest) -> Result<Reply, Failure> {
+    Reply::json(200, &KeyObject::of(key.to_owned(), Some(known)))
 }
 
 /// Why a key can't be given up now.

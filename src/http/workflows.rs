@@ -4,11 +4,9 @@ use charge_once_service::edge::{encode_segment, last_segment};
 use charge_once_strict_params::pages::{LIMIT_MAX, Limit, STARTING_AFTER};
 use charge_once_strict_params::{Error, card_numbers::holds_card_number};
 
+use super::idempotency_keys::KeyObject;
 use super::prelude::*;
-use crate::{
-    idempotency::{IdempotencyKey, WorkflowName},
-    wire::idempotency_keys::KeyObject,
-};
+use crate::idempotency::{IdempotencyKey, WorkflowName};
 
 parameters! {
     /// Which part of a workflow. It is read to see its progress, so the default is the largest

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::domain::{
     api_key::holds_secret,
-    ids::{ID_CHARS, ObjectId},
+    ids::{
+        ChargeId, CheckoutId, CustomerId, ID_CHARS, ObjectId, OrderId, PaymentIntentId,
+        PaymentMethodId, RefundId, SetupIntentId, WebhookEndpointId,
+    },
     test_cards::{Decline, DeclineCode},
 };
 
@@ -175,6 +178,9 @@ error_codes! {
     IdempotencyKeyAbandoned = "idempotency_key_abandoned", 409, Idempotency:
         "The key was given up before a request with it was executed. This request did nothing, and \
          none with the key will. Send what is still wanted with a new key.";
+    IdempotencyKeyExpired = "idempotency_key_expired", 409, Idempotency:
+        "The key was used before, and its outcome is no longer kept. This request did nothing. resource names \
+         what the first request made, if it made something. Read that before you send anything with a new key.";
     IdempotencyKeyReused = "idempotency_key_reused", 422, Idempotency:
         "The key belongs to another request: other parameters, another endpoint or another \
          encoding. Use a new key for a new operation.";
@@ -319,6 +325,8 @@ pub struct About {
     pub payment_method: Option<String>,
     /// As it is after the request.
     pub setup_intent: Option<String>,
+    /// The id of what an earlier request with the key made.
+    pub resource: Option<String>,
 }
 
 impl ApiError {
@@ -411,9 +419,31 @@ impl ApiError {
                 payment_intent: json(self.about.payment_intent.as_deref()),
                 payment_method: json(self.about.payment_method.as_deref()),
                 setup_intent: json(self.about.setup_intent.as_deref()),
+                resource: self.about.resource.as_deref(),
+                resource_url: self.about.resource.as_deref().and_then(path_of),
             },
         }
     }
+}
+
+/// Where objects are read, by the prefix of their ids.
+const PLACES: [(&str, &str); 9] = [
+    (ChargeId::PREFIX, "charges"),
+    (RefundId::PREFIX, "refunds"),
+    (OrderId::PREFIX, "orders"),
+    (CheckoutId::PREFIX, "checkouts"),
+    (WebhookEndpointId::PREFIX, "webhook_endpoints"),
+    (CustomerId::PREFIX, "customers"),
+    (PaymentIntentId::PREFIX, "payment_intents"),
+    (PaymentMethodId::PREFIX, "payment_methods"),
+    (SetupIntentId::PREFIX, "setup_intents"),
+];
+
+/// The path of the object with this id.
+fn path_of(id: &str) -> Option<String> {
+    let (prefix, _) = id.rsplit_once('_')?;
+    let (_, place) = PLACES.iter().find(|(known, _)| *known == prefix)?;
+    Some(format!("/{place}/{id}"))
 }
 
 /// Stripe's status where a parameter names an object that is not there; in a path, it is 404.
@@ -485,6 +515,12 @@ pub struct EnvelopeError<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<SetupIntentView>, nullable = false, no_recursion)]
     pub setup_intent: Option<&'a RawValue>,
+    /// The id of what an earlier request with the key made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<&'a str>,
+    /// Where to read it, as a path on this service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_url: Option<String>,
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ pub mod dialect;
 pub mod error;
 pub mod events;
 pub mod fault_plans;
-pub mod idempotency_keys;
 pub mod intent_parameters;
 pub mod inventory;
 pub mod list;

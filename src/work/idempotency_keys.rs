@@ -5,21 +5,16 @@
 //! Emits    nothing
 //! Refuses  any parameter, and the key of its own request
 
-use std::time::Duration;
-
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::{
-    commands::{
-        Origin,
-        replies::{OK, checked},
+    commands::{Origin, replies::checked},
+    idempotency::{
+        Abandoned, Command, Failure, Idempotency, KnownRequest, Rejection, Remembered, Reply,
+        Request,
     },
-    idempotency::{Abandoned, Command, Failure, Rejection, Reply, Request, abandon},
-    wire::{
-        error::{ApiError, ErrorCode},
-        idempotency_keys::KeyObject,
-    },
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// Gives a key up.
@@ -30,8 +25,10 @@ pub struct AbandonKey {
     pub params: Params,
     /// The request, with the key that it gives up.
     pub given_up: Request,
-    /// How long the key is remembered.
-    pub retention: Duration,
+    /// Whose keys they are.
+    pub idempotency: Idempotency,
+    /// How the edge shows what became of the key.
+    pub show: fn(&str, KnownRequest) -> Result<Reply, Failure>,
 }
 
 impl Command for AbandonKey {
@@ -44,15 +41,26 @@ impl Command for AbandonKey {
         }
         let answer = ApiError::explained(ErrorCode::IdempotencyKeyAbandoned);
         let answer = Reply::json(answer.status(), &answer.envelope())?;
-        match abandon(tx, &self.given_up, answer, self.retention).await? {
+        match self.idempotency.abandon(tx, &self.given_up, answer).await? {
             Abandoned::Now(record) | Abandoned::Completed(record) => {
-                let shown = KeyObject::of(key.to_owned(), Some((&*record).into()));
-                Ok(Reply::json(OK, &shown)?)
+                Ok((self.show)(key, (&*record).into())?)
             }
+            Abandoned::Remembered(remembered) => Err(Rejection::Refused(expired_key(&remembered))),
             Abandoned::Unfinished { .. } => {
                 let cause = "a request with the key that is to be given up is at work";
                 Err(Failure::busy(cause).into())
             }
         }
     }
+}
+
+/// The answer to a request whose key has expired, and is remembered.
+pub fn expired_key(remembered: &Remembered) -> Reply {
+    let mut error = ApiError::explained(ErrorCode::IdempotencyKeyExpired);
+    if remembered.is_same_request == Some(false) {
+        error.about.advice = Some("The key was used for another request than this one.");
+    }
+    error.about.resource.clone_from(&remembered.resource_id);
+    let body = serde_json::to_vec(&error.envelope()).unwrap_or_default();
+    Reply::raw_json(error.status(), body)
 }

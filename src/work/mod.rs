@@ -46,7 +46,7 @@ use card_answers::{at_once, authorize};
 pub use card_answers::SlowLane;
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere};
 pub use delete_customer::{DeleteCustomer, delete_customer};
-pub use idempotency_keys::AbandonKey;
+pub use idempotency_keys::{AbandonKey, expired_key};
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
 pub use test_accounts::{CreateFaultPlan, CreateTestAccount, DeleteFaultPlan, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, DeleteWebhookEndpoint, UpdateWebhookEndpoint};

@@ -151,6 +151,7 @@ pub struct Sweep {
     connection: Option<PgConnection>,
     deadline: Duration,
     rest: u32,
+    memory: Option<Duration>,
     retention: Retention,
     closing: Closing,
 }
@@ -164,6 +165,7 @@ impl Sweep {
             connection: None,
             deadline,
             rest,
+            memory: config.values.key_memory,
             retention: Retention::new(config.retention, deadline, rest),
             closing: Closing::new(deadline, rest),
         }
@@ -174,6 +176,7 @@ impl Sweep {
         let pace = SweepPace {
             batch_deadline: self.deadline,
             rest: self.rest,
+            memory: self.memory,
         };
         let mut connection = self.connect().await?;
         let removed = idempotency::sweep(&mut connection, pace).await?;

@@ -62,7 +62,7 @@ async fn read(
 fn has_ended(story: &Story) -> bool {
     match &story.found {
         Inspected::InFlight(_) => false,
-        Inspected::Nothing => true,
+        Inspected::Expired(_) | Inspected::Nothing => true,
         Inspected::Completed(record) => {
             let is_logged = story.requests.iter().any(|one| one.id == record.request_id);
             is_logged || Utc::now() - record.created_at > LOGGED_WITHIN
@@ -76,7 +76,7 @@ fn told(key: &str, story: &Story) -> Markup {
     let is_assigned = IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
     let nothing = match found {
         Inspected::InFlight(_) => "None has been answered yet.",
-        Inspected::Completed(_) | Inspected::Nothing => {
+        Inspected::Completed(_) | Inspected::Expired(_) | Inspected::Nothing => {
             "None is in the log. It keeps requests for a day unless it was told otherwise."
         }
     };
@@ -176,6 +176,14 @@ fn headline(story: &Story) -> Markup {
         Inspected::InFlight(None) => (
             "warn",
             html! { "In flight: there is no outcome yet. A retry with this key is safe." },
+        ),
+        Inspected::Expired(remembered) => (
+            "warn",
+            html! {
+                "Expired: its outcome is no longer kept. "
+                @if let Some(id) = &remembered.resource_id { "It made " (resource(id)) ". " }
+                "A request with this key is refused."
+            },
         ),
         Inspected::Nothing => (
             "warn",
@@ -281,12 +289,13 @@ fn committed(story: &Story, key: &str) -> Markup {
         Inspected::Completed(record) => html! { "its reply: " (record.reply.status) },
         Inspected::InFlight(Some(first)) if first.created_at.is_some() => state(first.status()),
         Inspected::InFlight(_) => html! { "nothing yet" },
+        Inspected::Expired(_) => html! { "remembered" },
         Inspected::Nothing => html! { "nothing" },
     };
     let at = first.as_ref().and_then(|first| first.created_at);
     let no_event = match found {
         Inspected::InFlight(_) => "No event yet.",
-        Inspected::Completed(_) | Inspected::Nothing => {
+        Inspected::Completed(_) | Inspected::Expired(_) | Inspected::Nothing => {
             "No event among the thousand that followed the first request."
         }
     };
@@ -319,7 +328,10 @@ fn facts(found: &Inspected) -> Markup {
             Inspected::InFlight(None) => html! {
                 p { "Another process works on it. Nothing of it is committed yet." }
             },
-            Inspected::InFlight(Some(_)) | Inspected::Completed(_) | Inspected::Nothing => html! {},
+            Inspected::InFlight(Some(_))
+            | Inspected::Completed(_)
+            | Inspected::Expired(_)
+            | Inspected::Nothing => html! {},
         };
     };
     let fingerprint = hex::encode(&first.fingerprint);

@@ -3,16 +3,15 @@
 //! Promise: of a request and of the one that gives up its key, one wins, by the unique index. What
 //! was executed is told, and nothing is undone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use sqlx::{PgConnection, postgres::types::PgInterval, types::Json};
+use sqlx::PgConnection;
 
 use crate::{
-    Failure, Record, Rejection, Reply, Request,
-    claim::{self, Found},
-    fingerprint::{NO_FINGERPRINT, OF_ANY_REQUEST},
+    Failure, Fingerprint, Idempotency, Record, Rejection, Remembered, Reply, Request, RunAgain,
+    claim::{self, Claim},
     inspect::keys_in_doubt,
-    reply::status,
+    reply::save,
 };
 
 /// What became of a key that was to be given up.
@@ -23,6 +22,9 @@ pub enum Abandoned {
     Now(Arc<Record>),
     /// A request with it ended before, with this outcome.
     Completed(Arc<Record>),
+    /// A request with it ended before, and its record has expired. The caller undoes its writes,
+    /// which are the claim of the key.
+    Remembered(Remembered),
     /// A request with it is at work, in several transactions.
     Unfinished {
         /// It may have been executed, and its answer is not known.
@@ -30,58 +32,43 @@ pub enum Abandoned {
     },
 }
 
-/// Gives a key up for `retention`: each request that comes with it, whatever it asks for, gets
-/// `reply`. `request` is the one that gives up, with the key that it gives up; its fingerprint is
-/// not kept. Runs in the caller's transaction, and waits for a request with the key that is in its
-/// own, as for any locked row.
-pub async fn abandon(
-    tx: &mut PgConnection,
-    request: &Request,
-    reply: Reply,
-    retention: Duration,
-) -> Result<Abandoned, Rejection> {
-    let retention = PgInterval::try_from(retention).map_err(Failure::internal)?;
-    // A record that has expired is as none: it is overwritten under its row's lock.
-    let written = sqlx::query!(
-        r#"
-        INSERT INTO idempotency_keys AS record
-               (account_id, key, fingerprint_version, fingerprint, method, path, request_id, label,
-                created_at, expires_at, status, headers, body)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval, $10, $11, $12)
-        ON CONFLICT (account_id, key) DO UPDATE
-           SET fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
-               label = $8, created_at = now(), expires_at = now() + $9::interval, status = $10,
-               headers = $11, body = $12, resource_id = NULL
-         WHERE record.status IS NOT NULL AND record.expires_at <= now()
-        "#,
-        request.account_id,
-        request.key.as_str(),
-        OF_ANY_REQUEST,
-        NO_FINGERPRINT.as_slice(),
-        request.method,
-        request.path,
-        request.request_id,
-        request.label,
-        retention,
-        status(&reply),
-        Json(&reply.headers) as _,
-        &reply.body,
-    );
-    let is_written = written.execute(&mut *tx).await?.rows_affected() == 1;
-    match claim::read(tx, request).await? {
-        Some(Found::Completed(record)) if is_written || record.is_of_any_request() => {
-            Ok(Abandoned::Now(record))
-        }
-        Some(Found::Completed(record)) => Ok(Abandoned::Completed(record)),
-        Some(Found::Unfinished(_)) => {
-            let keys = [request.key.as_str().to_owned()];
-            let in_doubt = keys_in_doubt(tx, request.account_id, &keys).await?;
-            let in_doubt = !in_doubt.is_empty();
-            Ok(Abandoned::Unfinished { in_doubt })
-        }
-        // The conflict locks the row until the end of this transaction.
-        Some(Found::Expired) | None => {
-            Err(Failure::internal("the record of the key is gone while it is locked").into())
+impl Idempotency {
+    /// Gives a key up: each request that comes with it, whatever it asks for, gets `reply`.
+    /// `request` is the one that gives up, with the key that it gives up; its fingerprint is not
+    /// kept. Runs in the transaction of a command, and waits for a request with the key that is in
+    /// its own, as for any locked row.
+    pub async fn abandon(
+        &self,
+        tx: &mut PgConnection,
+        request: &Request,
+        reply: Reply,
+    ) -> Result<Abandoned, Rejection> {
+        let (retention, recall) = (self.retention, self.recall);
+        let request = Request {
+            fingerprint: Fingerprint::OF_ANY_REQUEST,
+            ..request.clone()
+        };
+        match claim::claim(tx, &request, retention, recall).await? {
+            Claim::Mine => {
+                let (account_id, key) = (request.account_id, request.key.as_str());
+                let record = save(tx, account_id, key, reply, &retention).await?;
+                Ok(Abandoned::Now(Arc::new(record)))
+            }
+            Claim::Remembered(remembered) => Ok(Abandoned::Remembered(remembered)),
+            Claim::Completed(record) if record.is_of_any_request() => Ok(Abandoned::Now(record)),
+            Claim::Completed(record) => Ok(Abandoned::Completed(record)),
+            Claim::Unfinished(_) => {
+                let keys = [request.key.as_str().to_owned()];
+                let in_doubt = keys_in_doubt(tx, request.account_id, &keys).await?;
+                let in_doubt = !in_doubt.is_empty();
+                Ok(Abandoned::Unfinished { in_doubt })
+            }
+            // Swept in between, or locked: the statement has failed, and the transaction with it.
+            Claim::HeldElsewhere | Claim::Vanished => Err(Failure {
+                run_again: RunAgain::WhenUnlocked,
+                ..Failure::busy("a request with the key that is given up is at work")
+            }
+            .into()),
         }
     }
 }

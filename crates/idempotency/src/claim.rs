@@ -9,7 +9,10 @@ use sqlx::{PgConnection, Postgres, Transaction, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::{
-    Failure, GuardedConnection, Record, Reply, Request, acknowledged::commit, connection::begin,
+    Failure, GuardedConnection, Record, Reply, Request,
+    acknowledged::commit,
+    connection::begin,
+    memory::{self, Recall, Remembered},
     reply::sqlstate,
 };
 
@@ -42,6 +45,9 @@ pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT work";
 pub(crate) enum Claim {
     /// The key was free or expired, and now belongs to this transaction.
     Mine,
+    /// It belongs to this transaction, and the record of an earlier request has expired: to be
+    /// refused.
+    Remembered(Remembered),
     /// The outcome of an earlier request, unexpired.
     Completed(Arc<Record>),
     /// Another transaction holds the key, or the whole table, for too long: [`Claim::release`].
@@ -57,11 +63,17 @@ impl Claim {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Mine => "mine",
+            Self::Remembered(_) => "remembered",
             Self::Completed(_) => "completed",
             Self::HeldElsewhere => "held_elsewhere",
             Self::Unfinished(_) => "unfinished",
             Self::Vanished => "vanished",
         }
+    }
+
+    /// Whether the key belongs to this transaction.
+    pub(crate) fn is_mine(&self) -> bool {
+        matches!(self, Self::Mine | Self::Remembered(_))
     }
 
     /// Whether it is what a committed row says. If the session of its COMMIT ended while it waited
@@ -107,18 +119,30 @@ pub(crate) async fn claim(
     tx: &mut PgConnection,
     request: &Request,
     retention: PgInterval,
+    recall: Recall,
 ) -> Result<Claim, sqlx::Error> {
+    let recall = recall.for_request(request);
     // Insert first. With a look before it, two transactions would both find nothing, and both work.
-    let outcome = match insert(tx, request, &retention).await {
-        Ok(true) => return Ok(Claim::Mine),
+    let outcome = match insert(tx, request, &retention, recall).await {
+        Ok(Inserted::New) => return Ok(Claim::Mine),
+        Ok(Inserted::Remembered) => {
+            return Ok(Claim::Remembered(memory::read(tx, request).await?));
+        }
         // A new statement has a new snapshot, which sees the row that the insert ran into.
-        Ok(false) => match read(tx, request).await? {
+        Ok(Inserted::Not) => match read(tx, request).await? {
             // The row was deleted in between: by the sweep, or by a process that released the key.
             None => Ok(Claim::Vanished),
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
             // Others find the same expired row. The UPDATE lets one of them through.
-            Some(Found::Expired) => take_over(tx, request, &retention).await,
+            Some(Found::Expired(record)) => {
+                let taken = take_over(tx, request, &retention).await;
+                match taken {
+                    Ok(true) => recalled(tx, request, *record, &retention, recall).await,
+                    Ok(false) => Ok(Claim::Vanished),
+                    Err(error) => Err(error),
+                }
+            }
         },
         Err(error) => Err(error),
     };
@@ -134,19 +158,35 @@ fn is_lock_wait_over(error: &sqlx::Error) -> bool {
     sqlstate(error).is_some_and(|code| code == "55P03" || code == "57014")
 }
 
-/// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.
+enum Inserted {
+    New,
+    /// But the record of an earlier request has expired, and is remembered.
+    Remembered,
+    /// A committed row has the key.
+    Not,
+}
+
+/// Inserts the record. Waits while an uncommitted one has the key.
+///
+/// Whether the key is remembered is asked when it is claimed. Asked before, a sweep that is about
+/// to commit would go unnoticed: the insert waits for it, and then finds the key free.
 async fn insert(
     tx: &mut PgConnection,
     request: &Request,
     retention: &PgInterval,
-) -> Result<bool, sqlx::Error> {
-    let inserted = sqlx::query!(
+    recall: Recall,
+) -> Result<Inserted, sqlx::Error> {
+    let is_remembered = sqlx::query_scalar!(
         r#"
         INSERT INTO idempotency_keys
                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
                 label, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
         ON CONFLICT (account_id, key) DO NOTHING
+        RETURNING CASE WHEN $10::timestamptz <= now() - $9::interval THEN true
+                       WHEN $11::interval IS NULL THEN false
+                       ELSE idempotency_key_is_remembered(idempotency_tombstone_id($1, $2), $11)
+                       END AS "is_remembered!"
         "#,
         request.account_id,
         request.key.as_str(),
@@ -157,16 +197,44 @@ async fn insert(
         request.request_id,
         request.label,
         retention,
-    )
-    .execute(tx)
-    .await?;
-    Ok(inserted.rows_affected() == 1)
+        recall.time_in_key(request),
+        recall.keep,
+    );
+    Ok(match is_remembered.fetch_optional(tx).await? {
+        Some(false) => Inserted::New,
+        Some(true) => Inserted::Remembered,
+        None => Inserted::Not,
+    })
+}
+
+/// A claim that has taken `expired` over.
+async fn recalled(
+    tx: &mut PgConnection,
+    request: &Request,
+    expired: Record,
+    retention: &PgInterval,
+    recall: Recall,
+) -> Result<Claim, sqlx::Error> {
+    let is_remembered = sqlx::query_scalar!(
+        r#"
+        SELECT coalesce($1::timestamptz > now() - $2::interval, false)
+            OR coalesce($3::timestamptz <= now() - $4::interval, false) AS "is_remembered!"
+        "#,
+        expired.expires_at,
+        recall.keep,
+        recall.time_in_key(request),
+        retention,
+    );
+    Ok(match recall.is_on() && is_remembered.fetch_one(tx).await? {
+        true => Claim::Remembered(Remembered::of(expired, &request.fingerprint)),
+        false => Claim::Mine,
+    })
 }
 
 /// The state of a committed row.
 pub(crate) enum Found {
     Completed(Arc<Record>),
-    Expired,
+    Expired(Box<Record>),
     Unfinished(Box<Record>),
 }
 
@@ -218,7 +286,7 @@ pub(crate) async fn read_all(
             expires_at: row.expires_at,
         };
         let found = match row.status {
-            _ if row.expired => Found::Expired,
+            _ if row.expired => Found::Expired(Box::new(record)),
             None => Found::Unfinished(Box::new(record)),
             // The constraints leave no third kind of row: headers and body are there.
             Some(_) => Found::Completed(Arc::new(record)),
@@ -240,7 +308,7 @@ async fn take_over(
     tx: &mut PgConnection,
     request: &Request,
     retention: &PgInterval,
-) -> Result<Claim, sqlx::Error> {
+) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query!(
         r#"
         UPDATE idempotency_keys
@@ -261,11 +329,7 @@ async fn take_over(
     )
     .execute(tx)
     .await?;
-    Ok(if taken.rows_affected() == 1 {
-        Claim::Mine
-    } else {
-        Claim::Vanished
-    })
+    Ok(taken.rows_affected() == 1)
 }
 
 #[cfg(test)]

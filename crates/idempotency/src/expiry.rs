@@ -4,10 +4,10 @@
 //! than one short batch, leaves most of the time to requests, and runs on any number of replicas at
 //! once without a leader.
 
-use std::{io, time::Duration};
+use std::{future::Future, io, time::Duration};
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work,
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// statement has the number a second time.
 pub const SWEEP_BATCH_ROWS: i64 = 500;
 
-/// How fast a sweep goes.
+/// How fast a sweep goes, and what it leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepPace {
     /// The longest that one batch may take: 5 seconds.
@@ -24,6 +24,8 @@ pub struct SweepPace {
     /// backlog of millions costs an eighth of one connection's time, and still goes faster than new
     /// records are made. With 0 it doesn't rest.
     pub rest: u32,
+    /// How long keys are remembered after that, as [`Memory::keep`](crate::Memory) says: not.
+    pub memory: Option<Duration>,
 }
 
 impl Default for SweepPace {
@@ -31,6 +33,7 @@ impl Default for SweepPace {
         Self {
             batch_deadline: Duration::from_secs(5),
             rest: 7,
+            memory: None,
         }
     }
 }
@@ -40,24 +43,56 @@ impl Default for SweepPace {
 /// `connection` should be the sweep's own, not a pool's: a long backlog must not take one from
 /// requests. After an error, a batch that took too long included, close it.
 pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64, sqlx::Error> {
+    let memory = pace.memory.map(PgInterval::try_from).transpose();
+    let memory = memory.map_err(sqlx::Error::Encode)?;
+    if memory.is_none() && remembers_keys(connection).await? {
+        let cause = "keys are remembered in this database, and a sweep without a memory would forget \
+                     those that it removes";
+        return Err(sqlx::Error::Configuration(cause.into()));
+    }
     let mut removed = 0;
     // Each batch goes on where the last one stopped. From the beginning of the index, it would have
     // to pass over the entries of everything that was deleted before.
     let mut from = None;
     loop {
         let began = Instant::now();
-        let batch = timeout(pace.batch_deadline, sweep_batch(connection, from)).await;
-        let batch = batch.map_err(|_| {
-            let late = "a batch of the sweep took longer than its deadline";
-            sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, late))
-        })??;
+        let batch = sweep_batch(connection, from, memory.as_ref());
+        let batch = in_time(pace, batch).await?;
         removed += batch.rows.unsigned_abs();
         if batch.rows < SWEEP_BATCH_ROWS {
-            return Ok(removed);
+            break;
         }
         from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
+    let Some(memory) = &memory else {
+        return Ok(removed);
+    };
+    loop {
+        let began = Instant::now();
+        if in_time(pace, forget_batch(connection, memory)).await? < SWEEP_BATCH_ROWS {
+            return Ok(removed);
+        }
+        sleep(began.elapsed() * pace.rest).await;
+    }
+}
+
+async fn in_time<T>(
+    pace: SweepPace,
+    batch: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let batch = timeout(pace.batch_deadline, batch).await;
+    batch.map_err(|_| {
+        let late = "a batch of the sweep took longer than its deadline";
+        sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, late))
+    })?
+}
+
+/// Whether anything is remembered in this database. What neither looks at it nor adds to it,
+/// although others do, would execute a late retry.
+pub async fn remembers_keys(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let any = "SELECT EXISTS (SELECT FROM idempotency_tombstones)";
+    sqlx::query_scalar(any).fetch_one(connection).await
 }
 
 struct Swept {
@@ -74,9 +109,13 @@ struct Swept {
 /// or a request takes over. What is locked is deleted by its place in the table (`ctid`), which its
 /// lock keeps: records that expire together lie together, and their keys lie all over a large
 /// index.
+///
+/// A key is remembered in the statement that deletes its record. Between two, it would be new. Two
+/// keys whose tombstones have one id leave one: an insert of both would fail, and the sweep stop.
 async fn sweep_batch(
     connection: &mut PgConnection,
     from: Option<DateTime<Utc>>,
+    memory: Option<&PgInterval>,
 ) -> Result<Swept, sqlx::Error> {
     sqlx::query_as!(
         Swept,
@@ -93,11 +132,52 @@ async fn sweep_batch(
             DELETE FROM idempotency_keys AS record
              USING dead
              WHERE record.ctid = dead.ctid
-            RETURNING record.expires_at)
+            RETURNING record.account_id, record.key, record.fingerprint, record.resource_id,
+                      record.expires_at),
+        remembered AS (
+            INSERT INTO idempotency_tombstones (id, request, expired_at, resource_id)
+            SELECT DISTINCT ON (id) idempotency_tombstone_id(account_id, key) AS id,
+                   ('x' || encode(substring(fingerprint FOR 8), 'hex'))::bit(64)::bigint,
+                   expires_at, CASE WHEN octet_length(resource_id) <= 31 THEN resource_id END
+              FROM deleted
+             WHERE expires_at > now() - $2::interval AND key NOT LIKE ',%'
+             ORDER BY id, expires_at DESC
+            ON CONFLICT (id) DO UPDATE
+               SET request = excluded.request, expired_at = excluded.expired_at,
+                   resource_id = excluded.resource_id)
         SELECT count(*) AS "rows!", max(expires_at) AS until
           FROM deleted
         "#,
         from,
+        memory,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of keys that are remembered no more.
+async fn forget_batch(
+    connection: &mut PgConnection,
+    memory: &PgInterval,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        WITH old AS MATERIALIZED (
+            SELECT ctid
+              FROM idempotency_tombstones
+             WHERE expired_at <= now() - $1::interval
+             ORDER BY expired_at
+             LIMIT 500
+               FOR UPDATE SKIP LOCKED),
+        deleted AS (
+            DELETE FROM idempotency_tombstones AS tombstone
+             USING old
+             WHERE tombstone.ctid = old.ctid
+            RETURNING 1)
+        SELECT count(*) AS "count!"
+          FROM deleted
+        "#,
+        memory,
     )
     .fetch_one(connection)
     .await

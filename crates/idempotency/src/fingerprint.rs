@@ -46,6 +46,7 @@ pub struct FingerprintInput<'a> {
 /// A request's identity, comparable with a stored record's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
+    version: i16,
     v1: [u8; 32],
 }
 
@@ -56,6 +57,13 @@ pub struct Fingerprint {
 pub struct UnknownVersion(pub i16);
 
 impl Fingerprint {
+    /// Of a record that answers any request.
+    #[cfg(feature = "abandon")]
+    pub(crate) const OF_ANY_REQUEST: Self = Self {
+        version: OF_ANY_REQUEST,
+        v1: NO_FINGERPRINT,
+    };
+
     /// The fingerprint of one request.
     pub fn of(request: &FingerprintInput<'_>) -> Self {
         let mut hash = Sha256::new();
@@ -74,13 +82,14 @@ impl Fingerprint {
             hash.update(part);
         }
         Self {
+            version: CURRENT_VERSION,
             v1: hash.finalize().into(),
         }
     }
 
     /// The version stored with a new record.
     pub fn version(&self) -> i16 {
-        CURRENT_VERSION
+        self.version
     }
 
     /// The 32 bytes stored with a new record.

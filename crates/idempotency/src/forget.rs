@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::SWEEP_BATCH_ROWS;
 
-/// What [`forget`] deleted.
+/// What [`forget`] deleted, or [`expire`] let expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgotten {
     /// All records.
@@ -19,7 +19,7 @@ pub struct Forgotten {
 }
 
 /// Deletes at most [`SWEEP_BATCH_ROWS`] completed records of one account, expired or not, that come
-/// after the key `last`: all of their keys are new again. Records without an outcome stay. Locks
+/// after the key `last`, and what is remembered of keys: all of them are new again. Records without an outcome stay. Locks
 /// what it deletes, and passes over what another transaction has locked.
 ///
 /// This breaks the promise of the records, so it is for accounts that are removed, and for tests. A
@@ -50,11 +50,80 @@ pub async fn forget(
         account_id,
         last.unwrap_or_default(),
     )
+    .fetch_one(&mut *connection)
+    .await?;
+    let mut rows = deleted.rows;
+    if rows < SWEEP_BATCH_ROWS {
+        rows += forget_tombstones(connection, account_id).await?;
+    }
+    Ok(Forgotten {
+        rows: rows.unsigned_abs(),
+        keys: deleted.keys.unsigned_abs(),
+        last: deleted.last.filter(|_| deleted.rows == SWEEP_BATCH_ROWS),
+    })
+}
+
+/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of one account.
+async fn forget_tombstones(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        WITH account AS MATERIALIZED (
+            SELECT encode(substring(sha256(uuid_send($1)) FOR 8), 'hex') AS id),
+        deleted AS (
+            DELETE FROM idempotency_tombstones
+             WHERE id IN (SELECT tombstone.id
+                            FROM account, idempotency_tombstones AS tombstone
+                           WHERE tombstone.id
+                                 BETWEEN (account.id || repeat('0', 16))::uuid
+                                     AND (account.id || repeat('f', 16))::uuid
+                           LIMIT 500)
+            RETURNING 1)
+        SELECT count(*) AS "count!"
+          FROM deleted
+        "#,
+        account_id,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Lets at most [`SWEEP_BATCH_ROWS`] completed records of one account that come after the key
+/// `last` expire now, as they would when their time has come. Otherwise as [`forget`].
+pub async fn expire(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    last: Option<String>,
+) -> Result<Forgotten, sqlx::Error> {
+    let expired = sqlx::query!(
+        r#"
+        WITH completed AS MATERIALIZED (
+            SELECT ctid
+              FROM idempotency_keys
+             WHERE account_id = $1 AND key > $2 AND status IS NOT NULL AND expires_at > now()
+             ORDER BY key
+             LIMIT 500
+               FOR UPDATE SKIP LOCKED),
+        expired AS (
+            UPDATE idempotency_keys AS record
+               SET expires_at = greatest(now(), created_at + interval '1 microsecond')
+              FROM completed
+             WHERE record.ctid = completed.ctid
+            RETURNING record.key)
+        SELECT count(*) AS "rows!", count(*) FILTER (WHERE key NOT LIKE ',%') AS "keys!",
+               max(key) AS last
+          FROM expired
+        "#,
+        account_id,
+        last.unwrap_or_default(),
+    )
     .fetch_one(connection)
     .await?;
     Ok(Forgotten {
-        rows: deleted.rows.unsigned_abs(),
-        keys: deleted.keys.unsigned_abs(),
-        last: deleted.last.filter(|_| deleted.rows == SWEEP_BATCH_ROWS),
+        rows: expired.rows.unsigned_abs(),
+        keys: expired.keys.unsigned_abs(),
+        last: expired.last.filter(|_| expired.rows == SWEEP_BATCH_ROWS),
     })
 }

@@ -10,7 +10,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Request,
+    Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Remembered,
+    Request,
     claim::{self, Claim, Found},
     fingerprint::NO_FINGERPRINT,
     in_flight::{EntryId, InFlight, InFlightEntry},
@@ -24,6 +25,8 @@ pub enum Inspected {
     /// A request is in flight: `Some` if it is in this process, or has a committed row without an
     /// outcome, so that more is known of it.
     InFlight(Option<KnownRequest>),
+    /// The record has expired, and is remembered.
+    Expired(Remembered),
     /// No finished record, and no request at work, at this moment.
     Nothing,
 }
@@ -35,11 +38,12 @@ impl Inspected {
         match self {
             Self::Completed(record) => Some((&**record).into()),
             Self::InFlight(request) => request.clone(),
-            Self::Nothing => None,
+            Self::Expired(_) | Self::Nothing => None,
         }
     }
 
-    /// Where the key stands, as [`KnownRequest::status`] says. `None`: nothing is known of it.
+    /// Where the key stands, as [`KnownRequest::status`] says, or `expired`. `None`: nothing is
+    /// known of it.
     #[must_use]
     pub fn status(&self) -> Option<&'static str> {
         match self {
@@ -47,6 +51,7 @@ impl Inspected {
             Self::InFlight(request) => {
                 Some(request.as_ref().map_or("in_flight", KnownRequest::status))
             }
+            Self::Expired(_) => Some("expired"),
             Self::Nothing => None,
         }
     }
@@ -224,6 +229,7 @@ impl Idempotency {
                 in_doubt,
                 ..(&*record).into()
             })),
+            Claim::Remembered(remembered) => Inspected::Expired(remembered),
             Claim::Mine | Claim::Vanished => match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,
@@ -277,7 +283,9 @@ impl Idempotency {
         let found = match claim::read(&mut tx, probe).await? {
             Some(Found::Completed(record)) => Claim::Completed(record),
             Some(Found::Unfinished(record)) => Claim::Unfinished(record),
-            Some(Found::Expired) | None => claim::claim(&mut tx, probe, self.retention).await?,
+            Some(Found::Expired(_)) | None => {
+                claim::claim(&mut tx, probe, self.retention, self.recall).await?
+            }
         };
         let in_doubt = match &found {
             Claim::Unfinished(_) => {
@@ -285,7 +293,11 @@ impl Idempotency {
                 let in_doubt = keys_in_doubt(&mut tx, probe.account_id, &key).await?;
                 !in_doubt.is_empty()
             }
-            Claim::Completed(_) | Claim::HeldElsewhere | Claim::Mine | Claim::Vanished => false,
+            Claim::Completed(_)
+            | Claim::HeldElsewhere
+            | Claim::Mine
+            | Claim::Remembered(_)
+            | Claim::Vanished => false,
         };
         found.end(tx).await?;
         Ok((found.release(connection).await?, in_doubt))

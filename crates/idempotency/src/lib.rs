@@ -20,6 +20,7 @@ mod connection;
 mod fingerprint;
 mod in_flight;
 mod key;
+mod memory;
 mod migrations;
 mod observer;
 mod reply;
@@ -61,11 +62,13 @@ use std::{
 
 use admit::{Answering, Held};
 use in_flight::{Followed, InFlight, Leadership, Place};
+use memory::Recall;
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
+pub use memory::{Memory, Remembered};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
 pub use request::{Outcome, Request, Settings};
@@ -81,7 +84,7 @@ pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "abandon")]
-pub use abandon::{Abandoned, abandon};
+pub use abandon::Abandoned;
 #[cfg(feature = "admission")]
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
@@ -90,9 +93,9 @@ pub use batch::{
     SharedBegin, SharedEffect, SharedPhases, read_rounds, transaction_time,
 };
 #[cfg(feature = "sweep")]
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};
+pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remembers_keys, sweep};
 #[cfg(feature = "forget")]
-pub use forget::{Forgotten, forget};
+pub use forget::{Forgotten, expire, forget};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
 #[cfg(feature = "inspect")]
@@ -137,6 +140,7 @@ pub struct Idempotency {
     settings: Settings,
     pool: Connections,
     retention: PgInterval,
+    recall: Recall,
     in_flight: InFlight,
     runtime: Handle,
 }
@@ -157,6 +161,7 @@ impl Idempotency {
         Ok(Self {
             pool: pool.into(),
             retention: PgInterval::try_from(settings.retention)?,
+            recall: Recall::of(settings.memory.as_ref())?,
             settings,
             in_flight: InFlight::new(),
             runtime: Handle::current(),

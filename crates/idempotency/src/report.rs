@@ -20,7 +20,7 @@ pub struct KeyReport {
 }
 
 impl KeyReport {
-    /// `completed`, `abandoned`, `in_doubt`, `in_flight` or `nothing`.
+    /// `completed`, `abandoned`, `expired`, `in_doubt`, `in_flight` or `nothing`.
     pub fn state(&self) -> &'static str {
         self.found.status().unwrap_or("nothing")
     }
@@ -38,6 +38,9 @@ impl KeyReport {
                 "nothing is stored now, and no request is at work. It was never used, it has \
                  expired, or its request failed. Only a retry with the same key is safe"
             }
+            "expired" => {
+                "its outcome is no longer kept. The key is remembered: a request with it is refused"
+            }
             "abandoned" => "given up: no request with it is executed",
             completed => completed,
         };
@@ -51,7 +54,12 @@ impl KeyReport {
                 "request  another process is at work on it, and has committed nothing yet"
                     .to_owned(),
             ),
-            None => {}
+            None => {
+                if let Inspected::Expired(remembered) = &self.found {
+                    let resource = remembered.resource_id.as_deref().unwrap_or("unknown");
+                    lines.push(format!("made     {resource}"));
+                }
+            }
         }
         let lease = self.lease.as_ref();
         lines.extend(lease.map(|lease| format!("lease    {}", lease.standing())));
@@ -65,6 +73,12 @@ impl KeyReport {
             "state": self.state(),
             "lease": self.lease.as_ref().map(LeasedKey::to_json),
         }));
+        if let Inspected::Expired(remembered) = &self.found {
+            told.extend(object(json!({
+                "resource": remembered.resource_id,
+                "expired_at": remembered.expired_at.map(rfc_3339),
+            })));
+        }
         if let Some(request) = self.found.request() {
             told.extend(request_to_json(&request));
         }

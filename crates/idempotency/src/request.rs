@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, Record, in_flight::EntryId};
+use crate::{
+    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Memory, Record, in_flight::EntryId,
+};
 
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
@@ -99,6 +101,8 @@ pub struct Settings {
     /// seconds. Longer than a statement may take, shorter than a session may idle in a transaction
     /// ([`SessionLimits`](crate::SessionLimits)).
     pub database_deadline: Duration,
+    /// What is known of keys whose records have expired: nothing, so that they are new.
+    pub memory: Option<Memory>,
 }
 
 impl Default for Settings {
@@ -106,6 +110,7 @@ impl Default for Settings {
         Self {
             retention: Duration::from_secs(24 * 3600),
             database_deadline: Duration::from_secs(5),
+            memory: None,
         }
     }
 }

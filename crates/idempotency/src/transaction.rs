@@ -21,7 +21,9 @@ use crate::{
     acknowledged::commit,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Leadership, Progress},
-    jittered, reply,
+    jittered,
+    memory::Remembered,
+    reply,
     trace::{self, trace_span},
 };
 
@@ -149,7 +151,7 @@ impl Idempotency {
         let (mut tx, claimed) = self.claim(&mut connection, request).await?;
         // Not this transaction's: nothing is done, and the record answers, if there is one. COMMIT
         // comes before the answer, because a failover could still lose what was read.
-        if !matches!(claimed, Claim::Mine) {
+        if !claimed.is_mine() {
             committing.store(claimed.is_read(), Ordering::Relaxed);
             claimed.end(tx).await?;
             let claimed = claimed.release(connection).await?;
@@ -160,7 +162,12 @@ impl Idempotency {
         // the key, and a retry might succeed after its client was refused.
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.advance(Progress::Executing);
-        let working = work.work(&mut tx, request, began);
+        let working = async {
+            if let Claim::Remembered(remembered) = &claimed {
+                return Err(self.refuse(remembered));
+            }
+            work.work(&mut tx, request, began).await
+        };
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
             // A definite no is an outcome: it is stored below, as a success is.
@@ -207,6 +214,17 @@ impl Idempotency {
         Ok(Some(outcome))
     }
 
+    /// The answer to a request whose key is remembered.
+    fn refuse(&self, remembered: &Remembered) -> Rejection {
+        match self.settings.memory {
+            Some(memory) => Rejection::Refused(Reply {
+                resource_id: remembered.resource_id.clone(),
+                ..(memory.answer)(remembered)
+            }),
+            None => Failure::internal("a key is remembered without a memory").into(),
+        }
+    }
+
     async fn claim<'c>(
         &self,
         connection: &'c mut GuardedConnection,
@@ -222,7 +240,7 @@ impl Idempotency {
         let claiming = async {
             let mut tx = connection.open(begin).await?;
             let claiming = Instant::now();
-            let claimed = claim::claim(&mut tx, request, self.retention).await?;
+            let claimed = claim::claim(&mut tx, request, self.retention, self.recall).await?;
             let is_held = matches!(claimed, Claim::HeldElsewhere);
             self.pool.observer.claimed(claiming.elapsed(), is_held);
             Ok((tx, claimed))
@@ -251,7 +269,7 @@ fn answer(request: &Request, claimed: Claim) -> Result<Option<Outcome>, Failure>
         Claim::Unfinished(record) if record.is_of(request)? => Outcome::Unfinished,
         Claim::Unfinished(_) => Outcome::Reused,
         Claim::HeldElsewhere => Outcome::InUse,
-        Claim::Mine | Claim::Vanished => return Ok(None),
+        Claim::Mine | Claim::Remembered(_) | Claim::Vanished => return Ok(None),
     }))
 }
 

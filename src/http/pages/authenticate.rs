@@ -385,7 +385,7 @@ async fn answered_page(app: &App, work: Request) -> Result<HttpResponse, HttpErr
     let found = app.idempotency.inspect(work.account_id, work.key).await;
     Ok(match found.map_err(HttpError::failed_without_key)? {
         Inspected::Completed(record) => not_needed(way_back(&record)),
-        Inspected::InFlight(_) | Inspected::Nothing => not_needed(None),
+        Inspected::InFlight(_) | Inspected::Expired(_) | Inspected::Nothing => not_needed(None),
     })
 }
 

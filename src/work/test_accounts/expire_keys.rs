@@ -1,7 +1,7 @@
 //! `POST /test/expire_keys`: let the account's idempotency keys expire now.
 //!
 //! Locks    the records of completed keys, in batches
-//! Writes   nothing: it deletes those records, as the sweep would when their time has come
+//! Writes   the time at which they expire
 //! Emits    nothing
 //! Refuses  any parameter
 
@@ -20,7 +20,7 @@ use crate::{
 /// Most batches in one request. With 500 records each, they take a fraction of the request's time.
 const BATCHES_MAX: u32 = 20;
 
-/// Deletes the records of an account's completed keys.
+/// Lets the records of an account's completed keys expire.
 ///
 /// Its own key is not completed before it ends, and keys in flight are not either: both stay.
 pub struct ExpireKeys {
@@ -35,10 +35,10 @@ impl Command for ExpireKeys {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let () = checked(&self.params)?;
         let account = self.origin.account.0;
-        let (mut deleted, mut last) = (0, None);
+        let (mut expired, mut last) = (0, None);
         for _ in 0..BATCHES_MAX {
-            let batch = idempotency::forget(tx, account, last).await?;
-            deleted += batch.keys;
+            let batch = idempotency::expire(tx, account, last).await?;
+            expired += batch.keys;
             last = batch.last;
             if last.is_none() {
                 break;
@@ -46,7 +46,7 @@ impl Command for ExpireKeys {
         }
         Ok(Reply::json(
             OK,
-            &ExpiredKeysView::of(deleted, last.is_some()),
+            &ExpiredKeysView::of(expired, last.is_some()),
         )?)
     }
 }

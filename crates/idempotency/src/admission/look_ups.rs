@@ -154,6 +154,6 @@ fn outcome_of(request: &Request, found: &Found) -> Option<Outcome> {
         // would be a guess.
         Found::Unfinished(record) if record.is_of(request).ok()? => Some(Outcome::InUse),
         Found::Unfinished(_) => Some(Outcome::Reused),
-        Found::Expired => None,
+        Found::Expired(_) => None,
     }
 }

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::member::Pending;
 use crate::{
-    Reply, Request, Verdict, acknowledged, claim::column, connection::begin, reply::status,
+    Reply, Request, Verdict, acknowledged, claim::column, connection::begin, memory::Recall,
+    reply::status,
 };
 
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
@@ -76,13 +77,15 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
 }
 
 /// Claims keys for their requests, and saves what their records say with them. Returns the keys
-/// that were free, with the lifetimes of their records. The others have rows already.
+/// that were free, with the lifetimes of their records. The others have rows already, or are
+/// remembered: a request by itself finds out.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
     tx: &mut PgConnection,
     decided: &[(&Request, &Verdict<Reply, Pending>)],
     retention: &PgInterval,
+    recall: Recall,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let replies = column(decided, |(_, recorded)| match recorded {
         Verdict::Answered(reply) => Some(reply),
@@ -104,7 +107,10 @@ pub(super) async fn insert(
                AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
                            request_id, label, status, headers, body, resource_id)
         ON CONFLICT (account_id, key) DO NOTHING
-        RETURNING account_id, key, created_at, expires_at
+        RETURNING account_id, key, created_at, expires_at,
+                  CASE WHEN $14::interval IS NULL THEN false
+                       ELSE idempotency_key_is_remembered(idempotency_tombstone_id(account_id, key),
+                                                          $14) END AS "is_remembered!"
         "#,
         &column(decided, |(request, _)| request.account_id),
         &column(decided, |(request, _)| request.key.as_str()) as _,
@@ -119,12 +125,37 @@ pub(super) async fn insert(
         &column(&replies, |reply| reply.map(|reply| reply.body.as_slice())) as _,
         &resources as _,
         retention,
+        recall.keep,
     )
-    .fetch_all(tx)
+    .fetch_all(&mut *tx)
     .await?;
-    let rows = rows.into_iter();
-    let lifetimes = rows.map(|row| ((row.account_id, row.key), (row.created_at, row.expires_at)));
-    Ok(lifetimes.collect())
+    let (mut lifetimes, mut remembered) = (HashMap::new(), Vec::new());
+    for row in rows {
+        let id = (row.account_id, row.key);
+        if row.is_remembered {
+            remembered.push(id);
+        } else {
+            lifetimes.insert(id, (row.created_at, row.expires_at));
+        }
+    }
+    if !remembered.is_empty() {
+        give_back(tx, &remembered).await?;
+    }
+    Ok(lifetimes)
+}
+
+/// Gives keys back that this transaction has claimed.
+async fn give_back(tx: &mut PgConnection, keys: &[Id]) -> Result<(), sqlx::Error> {
+    let given_back = sqlx::query!(
+        "
+        DELETE FROM idempotency_keys AS record
+         USING UNNEST($1::uuid[], $2::text[]) AS given (account_id, key)
+         WHERE record.account_id = given.account_id AND record.key = given.key
+        ",
+        &column(keys, |(account, _)| *account),
+        &column(keys, |(_, key)| key.as_str()) as _,
+    );
+    given_back.execute(tx).await.map(drop)
 }
 
 /// Saves the outcomes of keys that are in flight, as [`reply::save`] does for one, and returns the

@@ -102,7 +102,8 @@ impl<R: Rows> Preparation<'_, R> {
         let mut answers = Vec::new();
         // In the order of keys: two replicas whose batches share two keys would otherwise each wait
         // for what the other one has claimed.
-        let (mut members, mut claiming) = self.end_leases(sorted(members)).await?;
+        let (mut members, claiming) = self.end_leases(sorted(members)).await?;
+        let mut claiming = self.without_old_keys(claiming);
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
         if claiming.len() + members.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
@@ -124,6 +125,22 @@ impl<R: Rows> Preparation<'_, R> {
         }
         let names = read.0.iter().filter_map(R::lock).collect();
         Ok(Prepared { answers, names })
+    }
+
+    /// Without the members whose keys may be known by their time: a request by itself finds out.
+    fn without_old_keys(&self, members: Vec<Member<R>>) -> Vec<Member<R>> {
+        let Idempotency {
+            settings, recall, ..
+        } = self.idempotency;
+        let oldest = self.now - settings.retention;
+        let (old, members) = members.into_iter().partition(|member| {
+            let time = recall.time_in_key(&member.request);
+            time.is_some_and(|time| time <= oldest)
+        });
+        let old: Vec<Member<R>> = old;
+        old.into_iter()
+            .for_each(|member| member.end(Ended::Undecided));
+        members
     }
 
     /// Ends the leases of the members that complete something, before any row is locked, as where
@@ -196,7 +213,10 @@ impl<R: Rows> Preparation<'_, R> {
         claiming: &[(&Request, &Verdict<Reply, Pending>)],
     ) -> Result<HashMap<claims::Id, Lifetime>, sqlx::Error> {
         let since = Instant::now();
-        let claimed = claims::insert(self.tx, claiming, &self.idempotency.retention);
+        let Idempotency {
+            retention, recall, ..
+        } = self.idempotency;
+        let claimed = claims::insert(self.tx, claiming, retention, *recall);
         let how = |claimed: &Result<HashMap<_, _>, _>| {
             let claimed = claimed.as_ref().ok()?;
             Some(match claimed.len() == claiming.len() {
@@ -419,7 +439,7 @@ async fn answer_recorded<R>(
                 let outcome = compared.unwrap_or_else(Outcome::Failed);
                 answers.push((member, Ended::Concluded(outcome)));
             }
-            Some(Found::Expired | Found::Unfinished(_)) => member.end(Ended::Undecided),
+            Some(Found::Expired(_) | Found::Unfinished(_)) => member.end(Ended::Undecided),
         }
     }
     Ok(free)

@@ -1,0 +1,45 @@
+-- What is left of keys whose records were swept, where they are to be remembered.
+--
+-- A row has at most 64 bytes, because it is kept for a year rather than a day.
+CREATE TABLE idempotency_tombstones (
+    id          uuid        NOT NULL,
+    -- The first eight bytes of the request's fingerprint.
+    request     bigint      NOT NULL,
+    expired_at  timestamptz NOT NULL,
+    resource_id text        COLLATE "C",
+
+    CONSTRAINT one_tombstone_per_account_and_key PRIMARY KEY (id),
+    CONSTRAINT a_tombstone_is_small CHECK (octet_length(resource_id) <= 31)
+);
+
+-- The sweep walks them in this order.
+CREATE INDEX idempotency_tombstones_by_expiry ON idempotency_tombstones (expired_at);
+
+-- The rows of an account lie together: the first half is of the account alone.
+CREATE FUNCTION idempotency_tombstone_id(account_id uuid, key text) RETURNS uuid
+LANGUAGE sql STABLE AS $$
+    SELECT encode(substring(sha256(uuid_send(account_id)) FOR 8)
+                  || substring(sha256(uuid_send(account_id) || convert_to(key, 'UTF8')) FOR 8),
+                  'hex')::uuid
+$$;
+
+-- Asked by the statement that has just inserted the record of a key. That one may have waited for
+-- the sweep that deleted the key's former record, and its own snapshot is older than the tombstone.
+-- A statement in a volatile function has a snapshot of its own, which sees it.
+CREATE FUNCTION idempotency_key_is_remembered(tombstone uuid, memory interval) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN EXISTS (SELECT
+                     FROM idempotency_tombstones
+                    WHERE id = tombstone AND expired_at > now() - memory);
+END
+$$;
+
+COMMENT ON TABLE idempotency_tombstones IS
+    'One row per key whose record was swept, kept for as long as keys are remembered.';
+COMMENT ON COLUMN idempotency_tombstones.request IS
+    'The first eight bytes of the fingerprint of the request that the key belonged to.';
+COMMENT ON COLUMN idempotency_tombstones.expired_at IS
+    'When the record died. The key is remembered from then on.';
+COMMENT ON COLUMN idempotency_tombstones.resource_id IS
+    'The id of what the request created, if it created anything.';
