@@ -57,9 +57,8 @@ pub struct Fingerprint {
 pub struct UnknownVersion(pub i16);
 
 impl Fingerprint {
-    /// Of a record that answers any request.
-    #[cfg(feature = "abandon")]
-    pub(crate) const OF_ANY_REQUEST: Self = Self {
+    /// Of a record that answers any request with its key.
+    pub const OF_ANY_REQUEST: Self = Self {
         version: OF_ANY_REQUEST,
         v1: NO_FINGERPRINT,
     };

@@ -86,7 +86,8 @@ pub(crate) async fn read(
         request.key.as_str(),
     );
     let row = row.fetch_optional(tx).await?;
-    let is_same = |known: i64| known.to_be_bytes() == request.fingerprint.bytes()[..8];
+    let fingerprint = request.fingerprint.bytes();
+    let is_same = |known: i64| fingerprint.starts_with(&known.to_be_bytes());
     Ok(Remembered {
         is_same_request: row.as_ref().map(|row| is_same(row.request)),
         expired_at: row.as_ref().map(|row| row.expired_at),

@@ -227,6 +227,7 @@ async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
     let pace = SweepPace {
         batch_deadline: Duration::from_millis(50),
         rest: 0,
+        ..SweepPace::default()
     };
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
     let swept = tokio::time::timeout(PATIENCE, sweep(&mut connection, pace)).await;
