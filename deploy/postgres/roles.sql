@@ -2,8 +2,8 @@
 --
 --   charge_once_migrator  owns the schema: `charge-once migrate`
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
---   charge_once_sweeper   removes keys and rows that are kept for a while, and inserts none: `charge-once
---                         sweep`. It leaves test accounts that ended to the servers: they have charges
+--   charge_once_sweeper   removes keys and rows that are kept for a while: `charge-once sweep`. It
+--                         leaves test accounts that ended to the servers: they have charges
 --   charge_once_reader    reads all but credentials and stored replies: `charge-once check`, `keys list`,
 --                         `sweep --dry-run`, and the statements of docs/runbook.md. It writes one row, the
 --                         result of a check
@@ -93,8 +93,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{request_log}', 'UPDATE', '{path}', NULL),
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
-    ('app', '{charges,checkouts,customers,fault_plans,idempotency_keys,idempotency_leases,inventory,
-              operations,orders,payment_intents,payment_methods,refunds,request_counts,setup_intents,
+    ('app', '{charges,checkouts,customers,fault_plans,idempotency_keys,idempotency_leases,
+              idempotency_tombstones,inventory,operations,orders,payment_intents,payment_methods,refunds,request_counts,setup_intents,
               webhook_deliveries,webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
     -- Of several databases, each knows which one it is.
@@ -102,7 +102,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
-              fault_plans,idempotency_keys,idempotency_leases,inventory,last_check,manual_resolutions,
+              fault_plans,idempotency_keys,idempotency_leases,idempotency_tombstones,inventory,last_check,
+              manual_resolutions,
               operations,orders,payment_intents,payment_methods,refunds,request_counts,request_log,setup_intents,
               webhook_deliveries,webhook_endpoints,webhook_replies,
               _sqlx_migrations,api_keys_migrations,idempotency_migrations,
@@ -111,8 +112,10 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{_sqlx_migrations,api_keys_migrations,idempotency_migrations,request_log_migrations,
                   webhooks_migrations}', 'SELECT', NULL, NULL),
     ('sweeper', '{accounts}', 'SELECT', '{id,closed_at}', NULL),
-    ('sweeper', '{idempotency_keys}', 'SELECT', '{ctid,account_id,key,status,expires_at}', NULL),
+    ('sweeper', '{idempotency_keys}', 'SELECT', '{ctid,account_id,key,fingerprint,status,expires_at,resource_id}', NULL),
     ('sweeper', '{idempotency_keys}', 'UPDATE', '{expires_at}', NULL),
+    -- What it removes is remembered.
+    ('sweeper', '{idempotency_tombstones}', 'SELECT, INSERT, UPDATE, DELETE', NULL, NULL),
     ('sweeper', '{events,request_log}', 'SELECT', '{account_id,id,created_at}', NULL),
     ('sweeper', '{request_counts}', 'SELECT', '{account_id,minute}', NULL),
     ('sweeper', '{events}', 'UPDATE', '{traceparent}', NULL),
@@ -126,8 +129,8 @@ WITH rights (role, tables, verb, columns, but) AS (
      NULL, NULL),
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,fault_plans,
-                 idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
-                 refunds,request_counts,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
+                 idempotency_leases,idempotency_tombstones,inventory,last_check,manual_resolutions,operations,
+                 orders,payment_methods,refunds,request_counts,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
                  idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
     -- A client secret, or the address of a holder's page, is all that it takes to complete a payment.

@@ -179,6 +179,7 @@ app fault_plans: SELECT, INSERT, UPDATE, DELETE
 app idempotency_keys: SELECT, INSERT, UPDATE, DELETE
 app idempotency_leases: SELECT, INSERT, UPDATE, DELETE
 app idempotency_migrations: SELECT
+app idempotency_tombstones: SELECT, INSERT, UPDATE, DELETE
 app inventory: SELECT, INSERT, UPDATE, DELETE
 app last_check: SELECT, INSERT, UPDATE
 app manual_resolutions: SELECT, INSERT, DELETE
@@ -211,6 +212,7 @@ reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint 
 created_at expires_at status resource_id)
 reader idempotency_leases: SELECT
 reader idempotency_migrations: SELECT
+reader idempotency_tombstones: SELECT
 reader inventory: SELECT
 reader last_check: SELECT, INSERT, UPDATE
 reader manual_resolutions: SELECT
@@ -238,8 +240,10 @@ sweeper accounts: SELECT (id closed_at)
 sweeper api_keys_migrations: SELECT
 sweeper checkouts: SELECT (account_id id status)
 sweeper events: SELECT (account_id id created_at), UPDATE (traceparent), DELETE
-sweeper idempotency_keys: SELECT (ctid account_id key expires_at status), UPDATE (expires_at), DELETE
+sweeper idempotency_keys: SELECT (ctid account_id key fingerprint expires_at status resource_id), UPDATE \
+(expires_at), DELETE
 sweeper idempotency_migrations: SELECT
+sweeper idempotency_tombstones: SELECT, INSERT, UPDATE, DELETE
 sweeper operations: SELECT (account_id id checkout_id created_at completed_at), UPDATE (request_id), DELETE
 sweeper request_counts: SELECT (account_id minute), DELETE
 sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE

@@ -19,7 +19,7 @@ const SECONDS_APART: i64 = 10;
 /// Tables that grow with the number of requests. No statement may read one of them whole.
 pub const GROWING: &str = "accounts idempotency_keys charges orders refunds events \
      webhook_deliveries checkouts checkout_steps operations webhook_endpoints request_log \
-     request_counts idempotency_leases inventory manual_resolutions customers payment_methods \
+     request_counts idempotency_leases idempotency_tombstones inventory manual_resolutions customers payment_methods \
      payment_intents setup_intents webhook_replies";
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
@@ -40,7 +40,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 22] = [
+const FILLED: [&str; 23] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -54,6 +54,8 @@ const FILLED: [&str; 22] = [
             CASE WHEN n % 20 <> 1 THEN 201 END, CASE WHEN n % 20 <> 1 THEN '[]'::jsonb END,
             CASE WHEN n % 20 <> 1 THEN 'x'::bytea END
        FROM numbers",
+    "INSERT INTO idempotency_tombstones (id, request, expired_at, resource_id)
+     SELECT idempotency_tombstone_id(account, 'old-' || n), n, made_at, 'ch_' || n FROM numbers",
     "INSERT INTO charges (account_id, id, amount, amount_captured, amount_refunded, currency, captured,
             status, card_brand, card_last4, card_exp_month, card_exp_year, customer, order_id, metadata,
             created_at)
