@@ -90,7 +90,7 @@ async fn back_to_release_0_2(kept: usize, database: &TestDatabase) {
     }
 }
 
-/// A statement for each view, table, column, constraint and index that there is, which drops it if
+/// A statement for each view, function, table, column, constraint and index that there is, which drops it if
 /// it is still there.
 async fn drops(database: &TestDatabase) -> Vec<String> {
     let drops = "
@@ -100,6 +100,9 @@ async fn drops(database: &TestDatabase) -> Vec<String> {
          )
          SELECT format('DROP VIEW IF EXISTS %s', oid::regclass) FROM pg_class
           WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace
+         UNION ALL
+         SELECT format('DROP FUNCTION IF EXISTS %s', oid::regprocedure) FROM pg_proc
+          WHERE pronamespace = 'public'::regnamespace
          UNION ALL
          SELECT format('DROP TABLE IF EXISTS %s CASCADE', name) FROM tables
          UNION ALL

@@ -217,6 +217,8 @@ impl File<'_> {
             Statement::CreateTable(table) if table.query.is_none() => self.create_table(table),
             Statement::CreateIndex(index) => self.create_index(index),
             Statement::AlterTable(table) => self.alter_table(table),
+            // A new one is used by no release before.
+            Statement::CreateFunction(function) if !function.or_replace => {}
             // ANALYZE reads a fixed number of rows.
             Statement::Comment { .. } | Statement::CreateView(_) | Statement::Analyze(_) => {}
             Statement::Insert(insert) => {

@@ -37,6 +37,7 @@ fn what_is_safe_for_a_table_in_use_is_accepted() {
         "CREATE TABLE notes (id uuid, type text COLLATE \"C\", PRIMARY KEY (id, type));",
         "CREATE TABLE notes (name text); CREATE INDEX by_name ON notes (name COLLATE \"C\");",
         "ANALYZE orders (note);",
+        "CREATE FUNCTION one() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;",
         "CREATE TABLE levels (name text); INSERT INTO levels VALUES ('low'), ('high');",
         "INSERT INTO levels (name) VALUES ('low');",
         "CREATE VIEW open_orders AS SELECT id FROM orders WHERE status = 'open';",

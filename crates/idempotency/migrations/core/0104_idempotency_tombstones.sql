@@ -1,3 +1,5 @@
+SET LOCAL lock_timeout = '2s';
+
 -- What is left of keys whose records were swept, where they are to be remembered.
 --
 -- A row has at most 64 bytes, because it is kept for a year rather than a day.
