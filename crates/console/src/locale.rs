@@ -1,6 +1,6 @@
 //! How the person who looks at a page writes numbers, as their browser's languages say.
 //!
-//! Promise: only separators change. A currency's symbol and the words of a page stay where they are.
+//! Promise: only separators change. The words of a page stay, and so do symbols of currencies.
 
 use actix_web::{
     HttpMessage,

@@ -25,8 +25,8 @@ pub struct Event {
     /// Of a change: what the object was before, as
     /// [`previous_attributes`](crate::previous_attributes) tells it.
     pub previous_attributes: Option<String>,
-    /// Deliveries that are still to be made, of the first hundred. In a webhook: all of them, so that
-    /// every attempt says the same.
+    /// Deliveries that are still to be made, of the first hundred. In a webhook: all of them, so
+    /// that every attempt says the same.
     pub pending_webhooks: i64,
     /// The request that made it happen.
     pub request_id: String,
