@@ -141,17 +141,22 @@ impl Server for AccountPages {
         Box::pin(async move {
             let app = self.any()?;
             let account = authenticate(app, api_key, client).await?;
-            let (faults, id) = (app.faults.as_ref(), account.id.0);
-            let home = self.of(account.id).await?;
-            let naming = home.read(account.id, move |connection| {
-                Box::pin(async move { names_of_accounts(connection, &[id]).await })
-            });
+            let faults = app.faults.as_ref();
             Ok(Account {
-                id,
-                name: naming.await?.remove(&id).unwrap_or_default(),
+                id: account.id.0,
                 is_test: is_of_test_mode(api_key),
                 may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
             })
+        })
+    }
+
+    fn name_of(&self, account: Uuid) -> Answer<'_, String> {
+        Box::pin(async move {
+            let home = self.of(AccountId(account)).await?;
+            let naming = home.read(AccountId(account), move |connection| {
+                Box::pin(async move { names_of_accounts(connection, &[account]).await })
+            });
+            Ok(naming.await?.remove(&account).unwrap_or_default())
         })
     }
 

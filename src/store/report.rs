@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use charge_once_service::request_log::{
-    self as request_log, LoggedOutcome, RequestFilter,
-    report::{Effect, Redelivered, Tested},
+    self as request_log, LoggedOutcome, LoggedRequest, RequestFilter,
+    report::{Effect, Redelivered, Tested, began, is_to_be_retried},
 };
 
 use super::rows::*;
@@ -24,28 +24,39 @@ pub async fn read(
     let listed = request_log::list(connection, account, &filter, below, REQUESTS_MAX);
     let mut requests = listed.await?;
     requests.reverse();
-    // A replay, a refusal and a read make nothing.
-    let may_have_made = requests.iter().filter(|request| {
-        request.fingerprint.is_some()
-            && matches!(
-                request.outcome,
-                LoggedOutcome::Executed | LoggedOutcome::Unanswered | LoggedOutcome::Failed
-            )
-    });
-    let keys: Vec<_> = may_have_made
-        .filter_map(|request| request.idempotency_key.clone())
-        .collect();
-    let effects = effects(connection, account_id, &keys).await?;
     let Some(oldest) = requests.first().map(|request| request.id) else {
         return Ok(Tested::default());
     };
     let mut tested = Tested {
         requests,
-        effects,
         ..Tested::default()
     };
-    webhooks(connection, account_id, oldest, &mut tested).await?;
+    webhooks(&mut *connection, account_id, oldest, &mut tested).await?;
+    let keys = keys_in_question(&tested);
+    if !keys.is_empty() {
+        tested.effects = effects(connection, account_id, &keys).await?;
+    }
     Ok(tested)
+}
+
+/// Keys of requests that may have made something, since the first one that was to be sent again or
+/// the first webhook that came twice. Before that, the client knew what it had made.
+fn keys_in_question(tested: &Tested) -> Vec<String> {
+    let twice = tested.redelivered.iter().filter_map(|one| one.at.first());
+    let twice = twice.min();
+    let is_open = |request: &LoggedRequest| {
+        is_to_be_retried(request) || twice.is_some_and(|at| began(request) >= *at)
+    };
+    // A replay, a refusal and a read make nothing.
+    let may_have_made = |request: &&LoggedRequest| {
+        let is_executed = request.outcome == LoggedOutcome::Executed;
+        request.fingerprint.is_some() && (is_executed || is_to_be_retried(request))
+    };
+    let requests = tested.requests.iter();
+    let open = requests.skip_while(|request| !is_open(request));
+    let keys = open.filter(may_have_made);
+    keys.filter_map(|request| request.idempotency_key.clone())
+        .collect()
 }
 
 /// What the requests with these keys made, by key, as their records say. A refund's subject is its

@@ -182,6 +182,25 @@ async function checkLive(page) {
   await page.getByLabel('Update every two seconds').uncheck();
 }
 
+// What a person has opened stays open when the figures are replaced, and the separators are theirs.
+async function checkOverview() {
+  const page = await open({ viewport: DESK, locale: 'de-DE' });
+  await signIn(page);
+  await page.goto(`${url}/console`);
+  const numbers = page.locator('#numbers');
+  assert.equal(await numbers.evaluate((details) => details.open), false);
+  await page.getByText('The numbers').click();
+  // While it has the focus, nothing is replaced.
+  await page.getByRole('heading', { name: 'Overview' }).click();
+  const former = await numbers.elementHandle();
+  await page.waitForFunction((details) => !details.isConnected, former);
+  assert.equal(await numbers.evaluate((details) => details.open), true);
+  await page.getByText(/p50 (under|over) [0-9]+(,[0-9])? m?s/).waitFor();
+  await page.goto(`${url}/console/charges`);
+  await page.getByText('$1.234,50').first().waitFor();
+  await page.context().close();
+}
+
 // The whole line of a list leads where its id does, its other links lead elsewhere, and times are UTC's on demand.
 async function checkLists(charge, customer) {
   const permissions = ['clipboard-read', 'clipboard-write'];
@@ -355,6 +374,7 @@ try {
   await checkProtocol();
   const { pages, secrets, listed, customer } = await fill();
   await checkLists(listed, customer);
+  await checkOverview();
   for (const [what, path] of Object.entries(pages)) {
     await page.goto(url + path);
     await look(page, `console-${what}`, SCREENSHOTS);

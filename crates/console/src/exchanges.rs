@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{
     layout::{key_path, mood, state},
+    locale::Locale,
     masked,
     playground::{Action, PaidBy, RACER_WAIT, RACERS, asking_for},
     timeline::{Axis, Span, milliseconds},
@@ -39,6 +40,7 @@ pub(super) struct Sent<'a> {
     pub(super) public_url: &'a str,
     pub(super) key: &'a str,
     pub(super) body: &'a Value,
+    pub(super) locale: Locale,
 }
 
 impl Exchange {
@@ -179,7 +181,7 @@ pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
             }
         }
         p { a href=(key_path(sent.key)) { "The story of this key" } }
-        (picture(exchanges))
+        (picture(exchanges, sent.locale))
         @for (reply, count) in distinct(exchanges) {
             (shown(reply, count, exchanges.len() == 1))
         }
@@ -197,9 +199,9 @@ pub(super) fn command(command: &str) -> Markup {
 }
 
 /// The requests as bars, the one that executed marked.
-fn picture(exchanges: &[Exchange]) -> Markup {
+fn picture(exchanges: &[Exchange], locale: Locale) -> Markup {
     let spans: Vec<_> = exchanges.iter().map(|one| one.span).collect();
-    let axis = Axis::of(&spans);
+    let axis = Axis::of(&spans, locale);
     let executed = |one: &Exchange| matches!(one.outcome(), "executed" | "declined");
     let winner = exchanges.iter().position(executed);
     let won = winner.and_then(|place| spans.get(place)).map(|span| span.1);
@@ -217,7 +219,7 @@ fn picture(exchanges: &[Exchange]) -> Markup {
                     (state(outcome))
                 }
                 td { @if let Some(reply) = &one.reply { (reply.status) } @else { "none" } }
-                td .number { (milliseconds(one.span.1 - one.span.0)) }
+                td .number { (milliseconds(one.span.1 - one.span.0, locale)) }
             }
         }
     };
@@ -304,6 +306,7 @@ mod tests {
             public_url: "http://localhost:8080",
             key,
             body: &Value::Null,
+            locale: Locale::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
     error::ConsoleError,
     last_segment,
     layout::{self, Section, encoded, heading, mood, resource, short, state, table, time},
+    locale::Locale,
     masked,
     requests::{outcome, took},
     timeline::{Axis, Span},
@@ -32,7 +33,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
         h1 { "The story of " code data-copy { (key) } }
-        div #live data-live=[live] { (told(&key, &story)) }
+        div #live data-live=[live] { (told(&key, &story, visitor.locale)) }
     };
     let section = Some(Section::Requests);
     Ok(layout::page(&visitor, "The story of a key", section, &body))
@@ -41,7 +42,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
 /// What the page tells, for the script that keeps it current.
 pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let (key, story) = read(&server, &visitor, &request).await?;
-    Ok(layout::fragment(told(&key, &story)))
+    Ok(layout::fragment(told(&key, &story, visitor.locale)))
 }
 
 async fn read(
@@ -70,7 +71,7 @@ fn has_ended(story: &Story) -> bool {
     }
 }
 
-fn told(key: &str, story: &Story) -> Markup {
+fn told(key: &str, story: &Story, locale: Locale) -> Markup {
     let (found, requests) = (&story.found, &story.requests);
     let leader = found.request().map(|first| first.request_id);
     let is_assigned = IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
@@ -90,7 +91,7 @@ fn told(key: &str, story: &Story) -> Markup {
         @if requests.is_empty() {
             p { (nothing) }
         } @else {
-            (picture(requests, leader.as_deref()))
+            (picture(requests, leader.as_deref(), locale))
             p .quiet { "What their bodies held is never kept." }
         }
         h2 { "Committed under this key" }
@@ -100,14 +101,14 @@ fn told(key: &str, story: &Story) -> Markup {
     }
 }
 
-fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
+fn picture(requests: &[Logged], leader: Option<&str>, locale: Locale) -> Markup {
     let span = |request: &Logged| -> Span {
         let from = request.came_at.timestamp_micros();
         let took = i64::try_from(request.duration.as_micros()).unwrap_or(i64::MAX);
         (from, from.saturating_add(took))
     };
     let spans: Vec<_> = requests.iter().map(span).collect();
-    let axis = Axis::of(&spans);
+    let axis = Axis::of(&spans, locale);
     let led = requests.iter().find(|one| Some(one.id.as_str()) == leader);
     let led = led.map(span);
     let begun_before = |place: usize| spans.get(place.checked_sub(1)?).map(|span| span.0);
@@ -123,7 +124,7 @@ fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
                 td .picture { (axis.bar(span, waited, mood(outcome(request)))) }
                 td { (role(request, is_leader, waited.is_some())) }
                 td { @if let Some(status) = request.status { (status) } }
-                td .number { (took(request)) }
+                td .number { (took(request, locale)) }
                 td { (request.method) " " (short(&request.path)) }
                 td .mono { (short(&request.id)) }
             }

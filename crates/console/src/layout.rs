@@ -8,7 +8,7 @@ use actix_web::{
         StatusCode,
         header::{
             CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, HeaderName, HeaderValue, LOCATION,
-            REFERRER_POLICY,
+            REFERRER_POLICY, VARY,
         },
     },
 };
@@ -233,6 +233,7 @@ fn respond(status: StatusCode, body: Markup) -> HttpResponse {
         .content_type(ContentType::html())
         .insert_header((CONTENT_SECURITY_POLICY, POLICY))
         .insert_header((REFERRER_POLICY, REFERRER))
+        .insert_header((VARY, "Accept-Language"))
         .body(body.into_string())
 }
 

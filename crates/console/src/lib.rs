@@ -8,6 +8,7 @@ mod form;
 mod in_flight;
 mod keys;
 mod layout;
+mod locale;
 mod masked;
 mod members;
 mod noun;

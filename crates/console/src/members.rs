@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::{
     Server,
     layout::{UTC, age, heading, is_number, key_link, resource, second, short, state, table},
+    locale::Locale,
     masked::{Shown, is_secret},
     noun::Column,
 };
@@ -37,6 +38,7 @@ const ROWS_MAX: usize = 100;
 pub(super) struct Members<'a> {
     pub(super) server: &'a dyn Server,
     pub(super) elsewhere: &'a [&'a str],
+    pub(super) locale: Locale,
 }
 
 impl Members<'_> {
@@ -164,7 +166,13 @@ impl Members<'_> {
             Shown::Text(text) => html! { (text) },
             Shown::Number(number) => {
                 let whole = number.as_i64();
-                let read = whole.and_then(|value| self.server.number(name, value, currency));
+                let read = whole.and_then(|value| match name {
+                    "quantity" => Some(self.locale.count(value)),
+                    _ => {
+                        let read = self.server.number(name, value, currency)?;
+                        Some(self.locale.written(&read))
+                    }
+                });
                 match (moment(name, value), read) {
                     (Some(moment), _) => second(moment),
                     (None, Some(read)) => html! { (read) },

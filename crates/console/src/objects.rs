@@ -41,6 +41,7 @@ pub(super) async fn list(
     let members = Members {
         server: &**server,
         elsewhere: &[],
+        locale: visitor.locale,
     };
     let heads = html! {
         (head(if kind == Kind::Inventory { "Sku" } else { "Id" }))
@@ -114,9 +115,11 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
     let key = first.and_then(|event| event.idempotency_key.as_deref());
     let amount = object.number("amount");
     let amount = amount.and_then(|amount| server.number("amount", amount, object.text("currency")));
+    let amount = amount.map(|amount| visitor.locale.written(&amount));
     let members = Members {
         server: &**server,
         elsewhere: &["amount", "currency", "status", steps::MEMBER],
+        locale: visitor.locale,
     };
     let is_endpoint = kind == Kind::WebhookEndpoints;
     let section = match is_endpoint {

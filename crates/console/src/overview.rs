@@ -14,6 +14,7 @@ use super::{
     error::ConsoleError,
     in_flight::KEYS_MAX,
     layout::{self, Section, head, resource, second, state, table_with_heads},
+    locale::Locale,
     query_value, requests,
     timeline::duration,
     visitor::Visitor,
@@ -105,17 +106,18 @@ async fn figures(
     visitor: &Visitor,
     period: Period,
 ) -> Result<Markup, ConsoleError> {
-    let account = visitor.account;
+    let (account, locale) = (visitor.account, visitor.locale);
     let begins = period.begins(Utc::now());
     let minutes = server.minutes(account, begins).await?;
     let check = server.last_check(account).await?;
     let second_effects: i64 = minutes.iter().map(|minute| minute.second_effects).sum();
-    let durations = (percentile(&minutes, 50), percentile(&minutes, 99));
+    let percentile = |percent| percentile(&minutes, percent, locale);
+    let durations = (percentile(50), percentile(99));
     Ok(html! {
-        (picture(&parts(&minutes, period, begins), period, begins))
+        (picture(&parts(&minutes, period, begins), period, begins, locale))
         dl {
             dt { "Retries" }
-            dd { (second_effects) " that would have been second effects" }
+            dd { (locale.count(second_effects)) " that would have been second effects" }
             dt { "Duration" }
             dd {
                 @if let (Some(half), Some(most)) = durations { "p50 " (half) ", p99 " (most) } @else { "none yet" }
@@ -148,15 +150,18 @@ async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleE
 
 /// The endpoints that have not acknowledged each attempt of their newest deliveries.
 async fn failing(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleError> {
-    let endpoints = server.webhook_endpoints(visitor.account).await?;
+    let (endpoints, locale) = (
+        server.webhook_endpoints(visitor.account).await?,
+        visitor.locale,
+    );
     let fails = |endpoint: &&WebhookEndpoint| endpoint.succeeded < endpoint.attempts;
     let failing: Vec<_> = endpoints.iter().filter(fails).collect();
     Ok(html! {
         @if failing.is_empty() { "none" }
         @for endpoint in failing {
             p {
-                (resource(&endpoint.id)) " " (endpoint.url) ": " (endpoint.attempts - endpoint.succeeded) " of "
-                (endpoint.attempts) " attempts of its newest deliveries"
+                (resource(&endpoint.id)) " " (endpoint.url) ": "
+                (locale.count(endpoint.attempts - endpoint.succeeded)) " of " (locale.count(endpoint.attempts)) " attempts of its newest deliveries"
             }
         }
     })
@@ -173,7 +178,7 @@ fn checked(check: LastCheck) -> Markup {
 }
 
 /// A percentile of durations, as the bound of the histogram that it lies below.
-fn percentile(minutes: &[Minute], percent: i64) -> Option<String> {
+fn percentile(minutes: &[Minute], percent: i64, locale: Locale) -> Option<String> {
     let mut sums: Vec<(Option<Duration>, i64)> = Vec::new();
     for (place, (bound, count)) in minutes.iter().flat_map(|one| one.took.iter().enumerate()) {
         match sums.get_mut(place) {
@@ -191,7 +196,7 @@ fn percentile(minutes: &[Minute], percent: i64) -> Option<String> {
         if before >= rank {
             let word = if bound.is_some() { "under" } else { "over" };
             let micros = i64::try_from(greatest.as_micros()).unwrap_or(i64::MAX);
-            return Some(format!("{word} {}", duration(micros)));
+            return Some(format!("{word} {}", duration(micros, locale)));
         }
     }
     None
@@ -218,7 +223,7 @@ fn parts(minutes: &[Minute], period: Period, begins: DateTime<Utc>) -> Vec<[i64;
     parts
 }
 
-fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup {
+fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>, locale: Locale) -> Markup {
     let sums = parts.iter().map(|part| part.iter().sum::<i64>());
     let most = sums.max().unwrap_or(0).max(1);
     let start = |place: i64| begins + TimeDelta::minutes(period.minutes * place);
@@ -229,7 +234,7 @@ fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup 
     };
     let rows = html! {
         @for (part, place) in parts.iter().zip(0..).filter(|(part, _)| part.iter().any(|count| *count > 0)) {
-            tr { td { (second(start(place))) } @for count in part { td .number { (count) } } }
+            tr { td { (second(start(place))) } @for count in part { td .number { (locale.count(*count)) } } }
         }
     };
     let view = format!(
@@ -258,11 +263,11 @@ fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup 
                     @for outcome in outcomes {
                         a href={ "/console/requests?outcome=" (outcome) } { (outcome.replace('_', " ")) } " "
                     }
-                    (parts.iter().filter_map(|part| part.get(place)).sum::<i64>())
+                    (locale.count(parts.iter().filter_map(|part| part.get(place)).sum()))
                 }
             }
         }
-        details {
+        details #numbers {
             summary { "The numbers" }
             (table_with_heads("Requests over time", None, &heads, &rows))
         }
@@ -324,9 +329,10 @@ mod tests {
         let one = |took| [minute(Utc::now(), &[], took)];
         let both = |took| {
             let minutes = one(took);
-            [50, 99].map(|percent| percentile(&minutes, percent).unwrap_or_default())
+            [50, 99]
+                .map(|percent| percentile(&minutes, percent, Locale::default()).unwrap_or_default())
         };
-        assert_eq!(percentile(&one([0; 3]), 50), None);
+        assert_eq!(percentile(&one([0; 3]), 50, Locale::default()), None);
         assert_eq!(both([99, 1, 0]), ["under 1 s"; 2]);
         assert_eq!(both([98, 2, 0]), ["under 1 s", "under 2 s"]);
         assert_eq!(both([0, 1, 2]), ["over 2 s"; 2]);

@@ -296,6 +296,7 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
         public_url: &playground.public_url,
         key: &key,
         body: &body,
+        locale: visitor.locale,
     };
     let shown = results(&sent, &exchanges);
     let form = form.without_card_numbers();

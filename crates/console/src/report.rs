@@ -16,6 +16,7 @@ use super::{
     error::ConsoleError,
     form::Form,
     layout::{self, Section, key_link, resource, short, state, table, time},
+    locale::Locale,
     masked::Shown,
     playground::fresh_key,
     visitor::Visitor,
@@ -123,7 +124,7 @@ async fn page(
             "What the requests of this account tell of its client: where a retry charges twice, or would. "
             "Plan a fault, run your program, and load this page again."
         }
-        @for found in report.list("findings") { (finding(found)) }
+        @for found in report.list("findings") { (finding(found, visitor.locale)) }
         h2 { "Planned faults" }
         @if !plans.is_empty() {
             (table("Planned faults", &["What", "About", "When", "Acted", "Action"], &html! {
@@ -136,7 +137,7 @@ async fn page(
     Ok(layout::section_page(visitor, section, has_mistake, &body))
 }
 
-fn finding(found: &Shown) -> Markup {
+fn finding(found: &Shown, locale: Locale) -> Markup {
     let text = |name| found.text(name).unwrap_or_default();
     let (shown, all) = (found.list("requests"), found.number("count").unwrap_or(0));
     let columns = ["Time (UTC)", "Outcome", "Request", "Key", "Fault"];
@@ -145,7 +146,7 @@ fn finding(found: &Shown) -> Markup {
         article .card {
             h2 { (state(text("severity"))) " " (text("title")) }
             (table(text("title"), &columns, &html! { @for one in shown { (row(one)) } }))
-            @if all > i64::try_from(shown.len()).unwrap_or(i64::MAX) { p { (all) " requests in all." } }
+            @if all > i64::try_from(shown.len()).unwrap_or(i64::MAX) { p { (locale.count(all)) " requests in all." } }
             p { (text("why")) }
             p { strong { "Change: " } (text("change")) }
             @for id in texts("objects").chain(found.text("event")) { p { (resource(id)) } }

@@ -8,6 +8,7 @@ use super::{
     error::ConsoleError,
     form::{Problem, below, described_by, invalid, text_field},
     layout::{self, Section, age, head, key_link, resource, short, state, table_with_heads, time},
+    locale::Locale,
     masked::Shown,
     members::{Members, used},
     noun::OF_PAYMENT,
@@ -231,6 +232,7 @@ async fn rows(
     let members = Members {
         server: &***server,
         elsewhere: &[],
+        locale: visitor.locale,
     };
     let heads = html! {
         @for name in ["Key", "Time (UTC)", "Outcome", "Request", "About"] { (head(name)) }
@@ -239,7 +241,7 @@ async fn rows(
     };
     let rows = html! {
         @for (request, payment) in shown.iter().zip(&payments) {
-            (row(request, &members.cells(&columns, payment.as_ref())))
+            (row(request, &members.cells(&columns, payment.as_ref()), visitor.locale))
         }
     };
     Ok(html! {
@@ -260,7 +262,7 @@ async fn rows(
 }
 
 /// A line; `payment` has the cells of the payment that the request is about.
-fn row(request: &Logged, payment: &Markup) -> Markup {
+fn row(request: &Logged, payment: &Markup, locale: Locale) -> Markup {
     let key = request.idempotency_key.as_deref();
     html! {
         tr {
@@ -271,7 +273,7 @@ fn row(request: &Logged, payment: &Markup) -> Markup {
             td { @if let Some(id) = &request.resource_id { (resource(id)) } }
             (payment)
             td .number { @if key.is_some() && request.replays != "0" { (request.replays) } }
-            td .number { (took(request)) }
+            td .number { (took(request, locale)) }
         }
     }
 }
@@ -284,8 +286,9 @@ pub(super) fn outcome(request: &Logged) -> &'static str {
     }
 }
 
-pub(super) fn took(request: &Logged) -> String {
-    milliseconds(i64::try_from(request.duration.as_micros()).unwrap_or(i64::MAX))
+pub(super) fn took(request: &Logged, locale: Locale) -> String {
+    let micros = i64::try_from(request.duration.as_micros());
+    milliseconds(micros.unwrap_or(i64::MAX), locale)
 }
 
 #[cfg(test)]

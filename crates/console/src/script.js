@@ -115,7 +115,10 @@ if (live) {
     if (!box.checked || isRead || document.hidden) return;
     const reply = await fetch(live.dataset.live, { redirect: 'error' });
     if (!reply.ok) return;
-    live.innerHTML = await reply.text();
+    const text = await reply.text();
+    const open = [...live.querySelectorAll('details[open][id]')].map((one) => one.id);
+    live.innerHTML = text;
+    for (const id of open) document.getElementById(id)?.setAttribute('open', '');
     localize(live);
   };
 

@@ -21,6 +21,9 @@ pub trait Server: Send + Sync {
     /// The account that an API key speaks for, if it may ask now.
     fn account_of<'a>(&'a self, api_key: &'a str, client: Option<IpAddr>) -> Answer<'a, Account>;
 
+    /// What people call an account.
+    fn name_of(&self, account: Uuid) -> Answer<'_, String>;
+
     /// Reads a body of at most `limit` bytes, for as long as a request may take to bring it.
     fn read_body<'a>(
         &'a self,
@@ -61,8 +64,8 @@ pub trait Server: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Option<Steps>>;
 
-    /// A number as people read it, by the name of its member: of an amount, money. `currency` is
-    /// the one of the object that has it. `None`: it is read as it is.
+    /// A number as people read it in English, by the name of its member: of an amount, money.
+    /// `currency` is the one of the object that has it. `None`: it is read as it is.
     fn number(&self, member: &str, value: i64, currency: Option<&str>) -> Option<String>;
 
     /// Keys that this process works on, and keys with leases.
@@ -129,8 +132,6 @@ pub struct Refusal(pub StatusCode);
 pub struct Account {
     /// The account's id.
     pub id: Uuid,
-    /// The account's name.
-    pub name: String,
     /// Whether its API key moves no real money.
     pub is_test: bool,
     /// Whether faults act on it, so that a reply can be lost.

@@ -47,12 +47,14 @@ pub(super) struct Sessions(Mutex<HashMap<Token, Session>>);
 
 struct Session {
     account: Uuid,
+    /// What people call the account, which keeps its name.
+    name: Arc<str>,
     api_key: Arc<str>,
     ends: Instant,
 }
 
 impl Sessions {
-    pub(super) fn begin(&self, account: Uuid, api_key: &str, now: Instant) -> Token {
+    pub(super) fn begin(&self, account: Uuid, name: &str, api_key: &str, now: Instant) -> Token {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, session| session.ends > now);
@@ -63,6 +65,7 @@ impl Sessions {
         let token = Token::fresh();
         let session = Session {
             account,
+            name: Arc::from(name),
             api_key: Arc::from(api_key),
             ends: now + LASTS,
         };
@@ -70,12 +73,12 @@ impl Sessions {
         token
     }
 
-    /// The API key of a session that lasts at `now`.
-    pub(super) fn api_key(&self, token: Token, now: Instant) -> Option<Arc<str>> {
+    /// The name of the account and the API key of a session that lasts at `now`.
+    pub(super) fn of(&self, token: Token, now: Instant) -> Option<(Arc<str>, Arc<str>)> {
         let mut sessions = self.lock();
         let session = sessions.get(&token)?;
         if session.ends > now {
-            return Some(Arc::clone(&session.api_key));
+            return Some((Arc::clone(&session.name), Arc::clone(&session.api_key)));
         }
         sessions.remove(&token);
         None
@@ -117,41 +120,43 @@ mod tests {
 
     const KEY: &str = "sk_test_12345678";
     const ACCOUNT: Uuid = Uuid::nil();
+    const NAME: &str = "dev";
 
     #[test]
     fn a_session_lasts_twelve_hours_and_not_longer() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let token = sessions.begin(ACCOUNT, KEY, now);
+        let token = sessions.begin(ACCOUNT, NAME, KEY, now);
         let last = now + LASTS - Duration::from_millis(1);
-        assert_eq!(sessions.api_key(token, last).as_deref(), Some(KEY));
-        assert_eq!(sessions.api_key(token, now + LASTS), None);
+        let of_session = Some((Arc::from(NAME), Arc::from(KEY)));
+        assert_eq!(sessions.of(token, last), of_session);
+        assert_eq!(sessions.of(token, now + LASTS), None);
         assert!(sessions.lock().is_empty());
     }
 
     #[test]
     fn a_session_that_was_ended_is_unknown_and_others_go_on() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let begin = || sessions.begin(ACCOUNT, KEY, now);
+        let begin = || sessions.begin(ACCOUNT, NAME, KEY, now);
         let (one, other) = (begin(), begin());
         sessions.end(one);
-        assert_eq!(sessions.api_key(one, now), None);
-        assert!(sessions.api_key(other, now).is_some());
+        assert_eq!(sessions.of(one, now), None);
+        assert!(sessions.of(other, now).is_some());
     }
 
     #[test]
     fn with_one_too_many_the_oldest_session_of_the_account_with_most_ends() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let another_s = sessions.begin(Uuid::max(), KEY, now);
+        let another_s = sessions.begin(Uuid::max(), NAME, KEY, now);
         let later = now + Duration::from_secs(1);
-        let oldest = sessions.begin(ACCOUNT, KEY, later);
-        let second = sessions.begin(ACCOUNT, KEY, later + Duration::from_secs(1));
+        let oldest = sessions.begin(ACCOUNT, NAME, KEY, later);
+        let second = sessions.begin(ACCOUNT, NAME, KEY, later + Duration::from_secs(1));
         for _ in 0..SESSIONS_MAX - 2 {
-            sessions.begin(ACCOUNT, KEY, later + Duration::from_secs(2));
+            sessions.begin(ACCOUNT, NAME, KEY, later + Duration::from_secs(2));
         }
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
-        assert_eq!(sessions.api_key(oldest, later), None);
-        assert!(sessions.api_key(second, later).is_some());
-        assert!(sessions.api_key(another_s, later).is_some());
+        assert_eq!(sessions.of(oldest, later), None);
+        assert!(sessions.of(second, later).is_some());
+        assert!(sessions.of(another_s, later).is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use actix_web::{
 use maud::html;
 
 use super::{
-    Asked, Console, Page,
+    Asked, Console, Page, Refusal,
     form::Form,
     layout, query_value,
     session::LASTS,
@@ -63,15 +63,20 @@ pub(super) async fn sign_in(
     form: Form,
 ) -> HttpResponse {
     let (api_key, next) = (form.field("api_key"), next(form.field(NEXT)));
-    let account = match server.account_of(api_key, client_of(&request)).await {
-        Ok(account) => account.id,
-        Err(refusal) => return page(refusal.0, Some(refusal.says()), next),
+    let known = async {
+        let account = server.account_of(api_key, client_of(&request)).await?.id;
+        Ok((account, server.name_of(account).await?))
+    };
+    let (account, name) = match known.await {
+        Ok(known) => known,
+        Err(Refusal(status)) => return page(status, Some(Refusal(status).says()), next),
     };
     // The browser forgets the token of its session before.
     if let Some(former) = token(request.headers()) {
         console.sessions.end(former);
     }
-    let token = console.sessions.begin(account, api_key, Instant::now());
+    let sessions = &console.sessions;
+    let token = sessions.begin(account, &name, api_key, Instant::now());
     let cookie = cookie(&token.reveal(), LASTS.as_secs());
     let mut response = layout::redirect(next.unwrap_or(START));
     layout::add_header(&mut response, SET_COOKIE, &cookie);

@@ -5,7 +5,10 @@
 
 use maud::{Markup, html};
 
-use super::layout::{head, table_with_heads};
+use super::{
+    layout::{head, table_with_heads},
+    locale::Locale,
+};
 
 /// The width of the axis, in SVG units.
 const WIDTH: i64 = 1000;
@@ -22,10 +25,11 @@ pub(super) struct Axis {
     busy: Vec<(Span, i64)>,
     /// How long the axis is, in microseconds that are shown.
     length: i64,
+    locale: Locale,
 }
 
 impl Axis {
-    pub(super) fn of(spans: &[Span]) -> Self {
+    pub(super) fn of(spans: &[Span], locale: Locale) -> Self {
         let not_empty = |(from, to): &Span| (*from, (*to).max(from + 1));
         let mut sorted: Vec<Span> = spans.iter().map(not_empty).collect();
         sorted.sort_unstable();
@@ -46,7 +50,11 @@ impl Axis {
             length += to - from;
             end = Some(to);
         }
-        Self { busy, length }
+        Self {
+            busy,
+            length,
+            locale,
+        }
     }
 
     /// Where a moment lies, in units of the axis.
@@ -77,7 +85,7 @@ impl Axis {
     pub(super) fn pause_before(&self, from: i64) -> Option<String> {
         let mut pairs = self.busy.iter().zip(self.busy.iter().skip(1));
         let (((_, before), _), _) = pairs.find(|(_, ((start, _), _))| *start == from)?;
-        (from - before >= 1_000_000).then(|| duration(from - before))
+        (from - before >= 1_000_000).then(|| duration(from - before, self.locale))
     }
 
     /// A table whose second column has the bars, between the `first` and the other `columns`.
@@ -99,7 +107,8 @@ impl Axis {
 
     /// What the lines across the bars mean, if there are any.
     fn legend(&self) -> Markup {
-        let pauses: Vec<_> = self.cuts().map(|(_, pause)| duration(pause)).collect();
+        let pauses = self.cuts().map(|(_, pause)| duration(pause, self.locale));
+        let pauses: Vec<_> = pauses.collect();
         html! {
             @if !pauses.is_empty() {
                 p .quiet {
@@ -112,7 +121,7 @@ impl Axis {
 
     /// What the whole axis shows, as a heading: the time without what was left out.
     fn heading(&self) -> Markup {
-        html! { span .axis { span { "0" } span { (milliseconds(self.length)) " ms" } } }
+        html! { span .axis { span { "0" } span { (milliseconds(self.length, self.locale)) " ms" } } }
     }
 
     /// One bar: until `waited`, its request waited for another one.
@@ -133,9 +142,9 @@ impl Axis {
 }
 
 /// Microseconds as a person says how long something took.
-pub(super) fn duration(micros: i64) -> String {
+pub(super) fn duration(micros: i64, locale: Locale) -> String {
     match micros / 1_000_000 {
-        0 => format!("{} ms", milliseconds(micros)),
+        0 => format!("{} ms", milliseconds(micros, locale)),
         seconds => lasted(seconds),
     }
 }
@@ -151,17 +160,21 @@ pub(super) fn lasted(seconds: i64) -> String {
     }
 }
 
-pub(super) fn milliseconds(micros: i64) -> String {
-    format!("{}.{}", micros / 1000, micros % 1000 / 100)
+pub(super) fn milliseconds(micros: i64, locale: Locale) -> String {
+    locale.written(&format!("{}.{}", micros / 1000, micros % 1000 / 100))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn axis_of(spans: &[Span]) -> Axis {
+        Axis::of(spans, Locale::default())
+    }
+
     #[test]
     fn what_overlaps_lies_where_it_was() {
-        let axis = Axis::of(&[(100, 200), (150, 300), (300, 500)]);
+        let axis = axis_of(&[(100, 200), (150, 300), (300, 500)]);
         let places = [100, 200, 300, 500].map(|moment| axis.at(moment));
         assert_eq!(places, [0, 250, 500, 1000]);
         assert_eq!(axis.cuts().count(), 0);
@@ -170,7 +183,7 @@ mod tests {
     #[test]
     fn a_long_pause_is_cut_and_a_short_one_is_not() {
         // Two of 100, and 50 for the day between them.
-        let axis = Axis::of(&[(0, 100), (86_400_000_000, 86_400_000_100)]);
+        let axis = axis_of(&[(0, 100), (86_400_000_000, 86_400_000_100)]);
         assert_eq!(axis.length, 250);
         let places = [0, 100, 86_400_000_000].map(|moment| axis.at(moment));
         assert_eq!(places, [0, 400, 600]);
@@ -180,7 +193,7 @@ mod tests {
         assert_eq!(axis.pause_before(0), None);
         let legend = axis.legend().into_string();
         assert!(legend.ends_with(": 23 h 59 min.</p>"), "{legend}");
-        let axis = Axis::of(&[(0, 100), (110, 200)]);
+        let axis = axis_of(&[(0, 100), (110, 200)]);
         assert_eq!(axis.cuts().count(), 0);
         assert_eq!(axis.legend().into_string(), "");
     }
@@ -194,16 +207,16 @@ mod tests {
             (3_660_000_000, "1 h 1 min"),
             (90_000_000_000, "1 d 1 h"),
         ] {
-            assert_eq!(duration(micros), said);
+            assert_eq!(duration(micros, Locale::default()), said);
         }
     }
 
     #[test]
     fn a_bar_can_be_seen_however_short_it_was_and_none_is_no_axis() {
-        let axis = Axis::of(&[(0, 1_000_000), (1_000_000, 1_000_000)]);
+        let axis = axis_of(&[(0, 1_000_000), (1_000_000, 1_000_000)]);
         let bar = axis.bar((1_000_000, 1_000_000), None, "good").into_string();
         assert!(bar.contains(r#"x="992" y="2" width="8""#), "{bar}");
-        let none = Axis::of(&[]);
+        let none = axis_of(&[]);
         assert_eq!(none.at(7), 0);
     }
 }

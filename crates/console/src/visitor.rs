@@ -16,7 +16,7 @@ use futures_util::future::LocalBoxFuture;
 
 use uuid::Uuid;
 
-use super::{Console, Server, error::ConsoleError, session::Token, sign_in};
+use super::{Console, Server, error::ConsoleError, locale::Locale, session::Token, sign_in};
 
 pub(super) const COOKIE_NAME: &str = "charge_once_console";
 
@@ -24,7 +24,9 @@ pub(super) struct Visitor {
     /// Whose pages they see.
     pub(super) account: Uuid,
     /// What people call that account.
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
+    /// How they write numbers.
+    pub(super) locale: Locale,
     /// Whether its API key moves no real money.
     pub(super) is_test: bool,
     pub(super) api_key: Arc<str>,
@@ -46,12 +48,13 @@ impl FromRequest for Visitor {
                 return Err(ConsoleError::SignIn(None));
             };
             let token = token(request.headers()).ok_or(ConsoleError::SignIn(None))?;
-            let api_key = console.sessions.api_key(token, Instant::now());
-            let api_key = api_key.ok_or(ConsoleError::SignIn(None))?;
+            let session = console.sessions.of(token, Instant::now());
+            let (name, api_key) = session.ok_or(ConsoleError::SignIn(None))?;
             let account = server.account_of(&api_key, client_of(&request)).await?;
             Ok(Self {
                 account: account.id,
-                name: account.name,
+                name,
+                locale: Locale::of(&request),
                 is_test: account.is_test,
                 api_key,
                 may_lose_replies: account.may_lose_replies,

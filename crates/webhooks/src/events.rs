@@ -25,8 +25,8 @@ pub struct Event {
     /// Of a change: what the object was before, as
     /// [`previous_attributes`](crate::previous_attributes) tells it.
     pub previous_attributes: Option<String>,
-    /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
-    /// the same.
+    /// Deliveries that are still to be made, of the first hundred. In a webhook: all of them, so
+    /// that every attempt says the same.
     pub pending_webhooks: i64,
     /// The request that made it happen.
     pub request_id: String,
@@ -161,6 +161,9 @@ pub(crate) fn text(json: &Json<Box<RawValue>>) -> String {
 /// `query_as!` with the columns of [`EventRow`] before the rest of a statement:
 /// `event_rows!("FROM events WHERE id = $1", id)` is
 /// `query_as!(EventRow, "SELECT events.id AS \"id!\", …" + "FROM events WHERE id = $1", id)`.
+///
+/// Only the index by event has the order of the inner query, so PostgreSQL never looks for an event
+/// among all that is pending, or all of the account, however few its statistics call them.
 macro_rules! event_rows {
     ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -172,13 +175,16 @@ macro_rules! event_rows {
                    request_id AS "request_id!", idempotency_key AS "idempotency_key!",
                    created_at AS "created_at!",
                    (SELECT count(*)
-                      FROM webhook_deliveries AS delivery
+                      FROM (SELECT endpoint_id, status
+                              FROM webhook_deliveries
+                             WHERE account_id = events.account_id
+                               AND event_id BETWEEN events.id AND events.id
+                             ORDER BY event_id
+                             LIMIT 100) AS delivery
                       JOIN webhook_endpoints AS endpoint
-                        ON endpoint.account_id = delivery.account_id
+                        ON endpoint.account_id = events.account_id
                        AND endpoint.id = delivery.endpoint_id
-                     WHERE delivery.account_id = events.account_id
-                       AND delivery.event_id = events.id
-                       AND delivery.status = 'pending'
+                     WHERE delivery.status = 'pending'
                        AND endpoint.deleted_at IS NULL) AS "pending_webhooks!"
             "# + $after $(+ $more)*,
             $($argument),+
@@ -389,7 +395,8 @@ fn in_order_of_versions(events: &mut Vec<Happened>, object_id: &str) {
 /// passes over what another replica has, or what a delivery is being made due again for. What was
 /// made due between this look and the lock, [`delete_events`] finds.
 ///
-/// It counts, because PostgreSQL may look for `NOT EXISTS` in all that is pending for the account.
+/// It counts, and counts them all, because PostgreSQL may look for those of a `WHERE` or of a
+/// `NOT EXISTS` in all that is pending for the account.
 pub async fn old_events(
     tx: &mut PgConnection,
     account_id: Uuid,
@@ -400,10 +407,10 @@ pub async fn old_events(
     let found = sqlx::query!(
         r#"
         SELECT id,
-               (SELECT count(*)
+               (SELECT count(*) FILTER (WHERE delivery.status = 'pending')
                   FROM webhook_deliveries AS delivery
-                 WHERE delivery.account_id = events.account_id AND delivery.event_id = events.id
-                   AND delivery.status = 'pending') = 0 AS "is_ready!"
+                 WHERE delivery.account_id = events.account_id
+                   AND delivery.event_id = events.id) = 0 AS "is_ready!"
           FROM events
          WHERE account_id = $1 AND id > $2 AND id < $3 AND created_at < now() - $4::interval
          ORDER BY id
@@ -437,10 +444,10 @@ pub async fn delete_events(
         "
         DELETE FROM webhook_deliveries AS delivery
          WHERE account_id = $1 AND event_id = ANY ($2)
-           AND (SELECT count(*)
+           AND (SELECT count(*) FILTER (WHERE sibling.status = 'pending')
                   FROM webhook_deliveries AS sibling
                  WHERE sibling.account_id = delivery.account_id
-                   AND sibling.event_id = delivery.event_id AND sibling.status = 'pending') = 0
+                   AND sibling.event_id = delivery.event_id) = 0
         ",
         account_id,
         ids,

@@ -48,6 +48,50 @@ async fn a_line_says_who_was_to_pay_what_with_which_card_for_what_and_why_not() 
 }
 
 #[tokio::test]
+async fn numbers_have_the_separators_of_the_reader_s_language() {
+    let (server, visit) = visited().await;
+    let charge = json!({"amount": 123_456_789, "currency": "cad", "source": "tok_visa"});
+    let id = server.client.post("/charges", "key-1", &charge).await.id();
+    stock(&server.client, "mug", 12_345).await;
+    log_holds(&server.database, 2).await;
+    let english = ("CA$1,234,567.89", "12,345", r"\.");
+    let languages: [(Option<&[u8]>, _); 7] = [
+        (None, english),
+        (Some(b"en-GB, en;q=0.9"), english),
+        (Some(b"de-DE, en;q=0.5"), ("CA$1.234.567,89", "12.345", ",")),
+        (
+            Some(b"fr"),
+            ("CA$1\u{202f}234\u{202f}567,89", "12\u{202f}345", ","),
+        ),
+        (
+            Some(b"de-CH, de;q=0.9"),
+            ("CA$1'234'567.89", "12'345", r"\."),
+        ),
+        (Some(b"tlh"), english),
+        (Some(b";q=,\xff"), english),
+    ];
+    for (language, (money, count, decimals)) in languages {
+        let page = async |path: &str| {
+            let mut request = visit.request(Method::GET, path);
+            if let Some(language) = language {
+                request = request.header("accept-language", language);
+            }
+            text(&Answer::of(request).await.body)
+        };
+        for path in ["/console/charges", &format!("/console/charges/{id}")] {
+            page(path).await.must_have(&[money]);
+        }
+        page("/console/inventory").await.must_have(&[count]);
+        let took = format!("<td class=\"number\">[0-9]+{decimals}[0-9]</td>");
+        let took = Regex::new(&took).unwrap();
+        for path in ["/console/requests", "/console/live", "/console/keys/key-1"] {
+            let page = page(path).await;
+            assert!(took.is_match(&page), "{language:?} {path}: {page}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_list_shows_the_card_and_the_customer_wherever_they_are_and_no_empty_column() {
     let (server, visit) = visited().await;
     let client = &server.client;

@@ -199,6 +199,7 @@ async fn pages_load_and_send_nothing_elsewhere_and_are_kept_by_no_cache() {
             assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
             // With no-referrer, a browser would not say which page sent a form.
             assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
+            assert_eq!(answer.header("vary"), Some("Accept-Language"));
             let page = text(&answer.body);
             page.must_lack(&["://", " style="]);
             assert!(!handler.is_match(&page), "{page}");

@@ -170,7 +170,7 @@ fn is_over_before(request: &LoggedRequest, other: &LoggedRequest) -> bool {
 }
 
 /// Whether its client is to send it again.
-fn is_to_be_retried(request: &LoggedRequest) -> bool {
+pub fn is_to_be_retried(request: &LoggedRequest) -> bool {
     is_unclear(request) || request.outcome == LoggedOutcome::InUse || request.status == Some(429)
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::{
-    sync::{Mutex, mpsc, watch},
+    sync::{Mutex, Notify, mpsc, watch},
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
@@ -27,7 +27,7 @@ pub const QUEUED_MAX: usize = 4096;
 /// Rows of one transaction.
 pub const BATCH_ROWS: usize = 500;
 
-/// Pause between two transactions, in which the next rows gather. What is read is as late.
+/// Longest pause between two transactions, in which the next rows gather.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Shortest time between two warnings that rows were lost.
@@ -41,6 +41,8 @@ pub struct RequestLog {
     /// How many were handed in, and how many of them are written or lost.
     added: Arc<AtomicU64>,
     done: watch::Receiver<u64>,
+    /// Ends the worker's pause.
+    awaited: Arc<Notify>,
 }
 
 impl RequestLog {
@@ -58,6 +60,7 @@ impl RequestLog {
     pub async fn written(&self, limit: Duration) {
         let added = self.added.load(Ordering::Relaxed);
         let mut done = self.done.clone();
+        self.awaited.notify_one();
         let _ = timeout(limit, done.wait_for(|done| *done >= added)).await;
     }
 }
@@ -92,12 +95,14 @@ pub fn start(
     let lost = Arc::new(AtomicU64::new(0));
     let (stop, stopped) = watch::channel(false);
     let (done, is_done) = watch::channel(0);
+    let awaited = Arc::<Notify>::default();
     let task = spawn(Worker {
         pool,
         deadline,
         queued: Arc::new(Mutex::new(queued)),
         lost: Arc::clone(&lost),
         done,
+        awaited: Arc::clone(&awaited),
         stopped,
     });
     let log = RequestLog {
@@ -105,6 +110,7 @@ pub fn start(
         lost,
         added: Arc::default(),
         done: is_done,
+        awaited,
     };
     (log, Writing { stop, task })
 }
@@ -117,6 +123,7 @@ pub struct Worker {
     queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
     lost: Arc<AtomicU64>,
     done: watch::Sender<u64>,
+    awaited: Arc<Notify>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -150,6 +157,7 @@ impl Worker {
             self.tell_of_lost_rows(&mut warned, is_stopping);
             tokio::select! {
                 () = tokio::time::sleep(GATHER), if !is_stopping => {}
+                () = self.awaited.notified(), if !is_stopping => {}
                 else => {}
             }
         }
@@ -219,6 +227,7 @@ mod tests {
             lost: Arc::clone(&lost),
             added: Arc::default(),
             done: watch::channel(0).1,
+            awaited: Arc::default(),
         };
         // A request without a reply is logged when it is dropped.
         let add = || {
