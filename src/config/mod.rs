@@ -34,6 +34,8 @@ use crate::{database::embedded, idempotency::InProgressLimits};
 pub use self::{
     database::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
     processor::ProcessorConfig,
+    timeouts::TTL_MIN,
+    values::RouteTimes,
     variables::{VARIABLES, Values},
 };
 

@@ -2,7 +2,7 @@
 
 use charge_once_service::edge::{last_segment, segment_from_the_end};
 
-use super::prelude::*;
+use super::{prelude::*, retention::longest};
 use crate::{
     idempotency::{IdempotencyKey, Inspected, Request},
     wire::idempotency_keys::KeyObject,
@@ -96,12 +96,14 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
 pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest) -> HttpResult {
     let key = parse(&segment_from_the_end(&http, 1))?;
     let account = request.origin.account;
-    let retention = app.values.idempotency_ttl;
+    let usual = longest(&app.values);
     let ended = run(&app, request, |request, origin, params| {
         let given_up = Request {
             key: key.clone(),
             ..request.clone()
         };
+        // A late request with it may be of any route.
+        let retention = usual.max(request.retention.unwrap_or_default());
         let command = AbandonKey {
             origin,
             params,

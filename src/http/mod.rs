@@ -36,6 +36,7 @@ mod reply_headers;
 pub mod report;
 pub mod request;
 mod request_log;
+pub mod retention;
 pub mod setup_intents;
 pub mod shards;
 mod swagger_ui;

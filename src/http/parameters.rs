@@ -94,7 +94,8 @@ impl IntoParams for MutatingHeaders {
             header(
                 "Prefer",
                 "`wait=N`: how many seconds, up to 30, a duplicate waits for the first request's \
-                 answer\nbefore 409.",
+                 answer\nbefore 409. `retain=N`, in seconds or as `7d`: how long the key is kept, within the \
+                 server's bounds.",
                 Required::False,
                 nullable(text().into()),
             ),

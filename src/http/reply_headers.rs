@@ -22,8 +22,8 @@ pub(super) const HEADERS: &[ReplyHeader] = &[
     ReplyHeader {
         name: "Preference-Applied",
         always: false,
-        about: "The `Prefer: wait=N` that is honored.",
-        schema: |schema| schema.pattern(Some("^wait=[0-9]+$")),
+        about: "What is honored of the `Prefer: wait=N, retain=N` that was sent.",
+        schema: |schema| schema.pattern(Some("^(wait|retain)=[0-9]+(, retain=[0-9]+)?$")),
     },
     ReplyHeader {
         name: "Idempotent-Replayed",

@@ -184,8 +184,7 @@ impl<R: Rows> Preparation<'_, R> {
             lifetimes = self.claim(&to_record.claiming).await?;
         }
         if !to_record.completed.is_empty() {
-            let retention = &self.idempotency.retention;
-            lifetimes.extend(claims::save(self.tx, &to_record.completed, retention).await?);
+            lifetimes.extend(claims::save(self.tx, &to_record.completed).await?);
         }
         Ok(lifetimes)
     }
