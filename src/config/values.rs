@@ -63,6 +63,16 @@ impl KeyModes {
     }
 }
 
+impl KeyModes {
+    /// Whether the server assigns keys, by prefix, the empty one included.
+    pub fn by_prefix(&self) -> impl Iterator<Item = (&str, bool)> {
+        let all = (!self.prefixes.contains_key("")).then_some(("", false));
+        let listed = self.prefixes.iter();
+        all.into_iter()
+            .chain(listed.map(|(prefix, assigns)| (prefix.as_str(), *assigns)))
+    }
+}
+
 /// `required` or `assign`, and other modes for paths below prefixes, in any order.
 pub(super) fn key_modes(text: &str) -> Parsed<KeyModes> {
     let expected =

@@ -79,12 +79,11 @@ variables! {
     IDEMPOTENCY_TTL as idempotency_ttl: Duration = "24h", days_400,
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
     IDEMPOTENCY_TTL_BY_ROUTE maybe ttl_by_route: RouteTimes, route_times,
-        "The same time for routes that differ, such as POST /refunds=7d,POST /test/*=1h.";
-    IDEMPOTENCY_TTL_MAX as idempotency_ttl_max: Duration = "30d", days_400,
-        "The longest that a client may have its key kept, by Prefer: retain=7d; at most 400d. It shortens no \
-         time that is set here.";
+        "The same for single routes, such as POST /refunds=7d,POST /test/*=1h.";
     ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
-        "Allows IDEMPOTENCY_TTL and times of routes below 60s, for tests and demonstrations.";
+        "Allows both below 60s, for tests and demonstrations.";
+    IDEMPOTENCY_TTL_MAX as idempotency_ttl_max: Duration = "30d", days_400,
+        "The longest time that Prefer: retain=7d may ask for; at most 400d.";
     KEYS as keys: KeyModes = "required", key_modes,
         "What a POST, PUT or PATCH without an idempotency key gets: 400 (required), or a key that the server \
          makes, whose retry does the work again (assign). By prefix of the path, too: required,/v1=assign.";

@@ -17,18 +17,27 @@ use actix_web::{
     web,
 };
 use charge_once_service::connections::{NoReply, left_at};
-use charge_once_service::edge;
+use charge_once_service::edge::{self, RETAIN, WAIT};
 use charge_once_service::request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{app::App, error::HttpError, request_log};
+use super::{
+    app::App,
+    error::HttpError,
+    reply_headers::{EXPIRES, REPLAYED},
+    request_log,
+};
 use crate::{
+    config::Values,
     domain::{api_key::is_secret, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
-    wire::error::{ApiError, ErrorCode},
+    wire::{
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+    },
 };
 
 /// The request header that this service exists for.
@@ -41,7 +50,7 @@ pub struct AssignedKey(pub IdempotencyKey);
 pub struct KeptFor(pub Duration);
 
 /// Longest wait that a client can ask for: proxies commonly give up after 60 s.
-const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
+pub const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses a request to another host, before anything looks at it.
 pub async fn allowed_host<B: MessageBody + 'static>(
@@ -107,12 +116,12 @@ pub async fn outermost<B: MessageBody + 'static>(
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), value));
     }
     // An earlier request's record lives as long as that one wanted.
-    let is_first = response.headers().contains_key("idempotency-expires")
-        && !response.headers().contains_key("idempotent-replayed");
+    let is_first =
+        response.headers().contains_key(EXPIRES) && !response.headers().contains_key(REPLAYED);
     if let Some(KeptFor(retention)) = response.request().extensions().get()
         && is_first
     {
-        honored(&mut echoes, &format!("retain={}", retention.as_secs()));
+        honored(&mut echoes, &format!("{RETAIN}={}", retention.as_secs()));
     }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)
@@ -148,7 +157,7 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
     }
     if let Some(wait) = preferred_wait(headers) {
-        honored(&mut echoes, &format!("wait={}", wait.as_secs()));
+        honored(&mut echoes, &format!("{WAIT}={}", wait.as_secs()));
     }
     echoes
 }
@@ -169,6 +178,14 @@ fn honored(echoes: &mut Vec<(HeaderName, HeaderValue)>, preference: &str) {
 fn is_mutating(method: &Method, headers: &HeaderMap) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
         || ([Method::DELETE].contains(method) && headers.contains_key(IDEMPOTENCY_KEY))
+}
+
+/// How long a duplicate waits that doesn't say for how long.
+pub fn usual_wait(values: &Values, dialect: Dialect) -> Duration {
+    match dialect {
+        Dialect::Ietf => Duration::ZERO,
+        Dialect::Stripe => values.in_flight_wait_v1,
+    }
 }
 
 /// `Prefer: wait=N`, at most [`PREFER_WAIT_MAX`].

@@ -16,7 +16,7 @@ use crate::config::{RouteTimes, TTL_MIN, Values};
 
 /// The times of keys at one route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
+pub struct KeyTimes {
     /// Without a preference.
     pub usual: Duration,
     /// The least that a client can ask for: a minute, in which it may retry, unless all keys of the
@@ -26,7 +26,7 @@ pub struct Retention {
     pub most: Duration,
 }
 
-impl Retention {
+impl KeyTimes {
     /// That of a route, such as `POST` and `/orders/{id}/pay`.
     pub fn of(values: &Values, method: &str, path: &str) -> Self {
         let by_route = values.ttl_by_route.as_ref();
@@ -132,7 +132,7 @@ mod tests {
             ("PUT", "/inventory/{sku}", 24),
             ("DELETE", "/customers/{id}", 24),
         ] {
-            let usual = Retention::of(&values, method, path).usual;
+            let usual = KeyTimes::of(&values, method, path).usual;
             assert_eq!(usual, hour * hours, "{method} {path}");
         }
         assert_eq!(longest(&values), hour * 7 * 24);
@@ -167,8 +167,7 @@ mod tests {
     fn the_bounds_never_shorten_what_is_configured() {
         let day = Duration::from_secs(86_400);
         let bounds = |variables: &[(&str, &str)]| {
-            let Retention { least, most, .. } =
-                Retention::of(&values(variables), "POST", "/orders");
+            let KeyTimes { least, most, .. } = KeyTimes::of(&values(variables), "POST", "/orders");
             (least, most)
         };
         assert_eq!(bounds(&[]), (TTL_MIN, 30 * day));

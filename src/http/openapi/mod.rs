@@ -9,7 +9,10 @@ mod webhooks;
 
 pub use cards::answer;
 
-use std::{io, sync::LazyLock};
+use std::{
+    io,
+    sync::{Arc, LazyLock},
+};
 
 use charge_once_service::openapi::{
     ExampleKeys, FormBodies, References, SharedResponses, has_parameter, served::ServedDocument,
@@ -25,10 +28,14 @@ use utoipa::{
 use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::WebhooksSection};
 use super::{
     account, charges, checkouts, customers, events, fault_plans, health, idempotency_keys,
-    inventory, invoice_payments, orders, parameters::IDEMPOTENCY_KEY, payment_intents,
-    payment_methods, refunds, report, setup_intents, test_accounts, webhook_endpoints, workflows,
+    inventory, invoice_payments, orders,
+    parameters::IDEMPOTENCY_KEY,
+    payment_intents, payment_methods,
+    policy::{self, UsualPolicy},
+    refunds, report, setup_intents, test_accounts, webhook_endpoints, workflows,
 };
 use crate::{
+    config::Values,
     domain::event::EventType,
     wire::{
         checkouts::ItemWithSkuParams,
@@ -102,6 +109,7 @@ use crate::{
         webhook_endpoints::update, webhook_endpoints::delete,
         webhook_endpoints::list_deliveries,
         idempotency_keys::retrieve, idempotency_keys::look_up, idempotency_keys::abandon,
+        policy::retrieve,
         workflows::list, workflows::look_up,
         health::livez, health::readyz,
         test_accounts::create, test_accounts::expire_keys,
@@ -143,7 +151,7 @@ use crate::{
         // First, while copies are as what they are copied from.
         &References,
         &FormBodies, &ReplyHeaders, &SharedResponses, &EXAMPLE_KEYS, &CardExamples,
-        &WebhooksSection,
+        &WebhooksSection, &UsualPolicy,
     ),
 )]
 struct Document;
@@ -180,12 +188,23 @@ pub(super) fn with_keys(
     operations.filter(|(_, _, operation)| has_parameter(operation, IDEMPOTENCY_KEY))
 }
 
-static SERVED: LazyLock<io::Result<ServedDocument>> =
-    LazyLock::new(|| ServedDocument::of(&document()));
+static USUAL: LazyLock<(utoipa::openapi::OpenApi, io::Result<Arc<ServedDocument>>)> =
+    LazyLock::new(|| {
+        let document = document();
+        let served = ServedDocument::of(&document).map(Arc::new);
+        (document, served)
+    });
 
-/// The document as programs get it from this process: the first call renders and compresses it.
-pub fn served() -> io::Result<&'static ServedDocument> {
-    let served = SERVED.as_ref();
+/// The document as programs get it from a server with these settings. That of the usual ones is
+/// rendered and compressed once in a process.
+pub fn served(values: &Values) -> io::Result<Arc<ServedDocument>> {
+    let (usual, served) = &*USUAL;
+    let mut document = usual.clone();
+    policy::add_to(&mut document, values);
+    if document != *usual {
+        return ServedDocument::of(&document).map(Arc::new);
+    }
+    let served = served.as_ref().map(Arc::clone);
     served.map_err(|error| io::Error::new(error.kind(), error.to_string()))
 }
 

@@ -15,6 +15,7 @@ mod key_inspection;
 mod keys;
 mod limits;
 mod outcomes;
+mod policy;
 mod retention;
 mod shapes;
 mod shedding;

@@ -38,16 +38,22 @@ fn add_default(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     }
 }
 
+/// The preference that [`preferred_wait`] reads.
+pub const WAIT: &str = "wait";
+
+/// The preference that [`preferred_retention`] reads.
+pub const RETAIN: &str = "retain";
+
 /// `Prefer: wait=N`, in whole seconds; the caller caps it. Other preferences and malformed ones are
 /// ignored, as RFC 7240, section 2, wants it; the first `wait` counts.
 pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    seconds(preference(headers, "wait")?)
+    seconds(preference(headers, WAIT)?)
 }
 
 /// `Prefer: retain=N`, in whole seconds, or with a unit as in `retain=7d`. Otherwise as
 /// [`preferred_wait`].
 pub fn preferred_retention(headers: &HeaderMap) -> Option<Duration> {
-    let text = preference(headers, "retain")?;
+    let text = preference(headers, RETAIN)?;
     let with_unit = |(unit, length): &(char, u32)| {
         let number = seconds(text.strip_suffix(*unit)?)?;
         Some(number.saturating_mul(*length))

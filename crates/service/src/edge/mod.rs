@@ -87,7 +87,7 @@ mod swagger_ui;
 pub use self::swagger_ui::{swagger_ui, swagger_ui_redirect};
 pub use self::{
     body::{BodyError, media_type, read_body},
-    headers::{accepts_html, preferred_retention, preferred_wait, protect},
+    headers::{RETAIN, WAIT, accepts_html, preferred_retention, preferred_wait, protect},
     pages::{Layout, file},
     request_line::{
         decoded_path, encode_segment, known_method, last_segment, routed_path, segment_from_the_end,
