@@ -123,7 +123,7 @@ impl RouteTimes {
     }
 }
 
-/// Methods, paths and times, in any order. Whether the routes exist is asked where routes are known.
+/// Methods, paths and times, in any order. Whether a route exists is asked where they are known.
 pub(super) fn route_times(text: &str) -> Parsed<RouteTimes> {
     let read = |entry: &str| {
         let (route, time) = entry.split_once('=')?;

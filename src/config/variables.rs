@@ -79,7 +79,7 @@ variables! {
     IDEMPOTENCY_TTL as idempotency_ttl: Duration = "24h", days_400,
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
     IDEMPOTENCY_TTL_BY_ROUTE maybe ttl_by_route: RouteTimes, route_times,
-        "The same for single routes, such as POST /refunds=7d,POST /test/*=1h.";
+        "That time for single routes, such as POST /refunds=7d,POST /test/*=1h.";
     ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
         "Allows both below 60s, for tests and demonstrations.";
     IDEMPOTENCY_TTL_MAX as idempotency_ttl_max: Duration = "30d", days_400,

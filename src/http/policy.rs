@@ -70,7 +70,8 @@ static OPERATIONS: LazyLock<KeyedOperations> =
     LazyLock::new(|| KeyedOperations::of(&mut openapi::document()));
 
 views! {
-    /// What clients may rely on when they retry, as this server is configured. Times are in seconds.
+    /// What clients may rely on when they retry, as this server is configured. All times are in
+    /// seconds.
     struct PolicyView as IdempotencyPolicy of(values: &Values, operations: &KeyedOperations)
     where {
         let kept = |route, usual| RetentionView::of(route, KeyTimes::around(values, usual));
@@ -193,12 +194,13 @@ views! {
         code: &'static str [example = "card_declined"] = code.as_str();
         /// What it means.
         meaning: &'static str = code.explanation();
-        /// `same_key`: send the same request again later. `new_key`: a retry gets the same answer, so
-        /// what is wanted now needs a new key. `corrected`: nothing was stored; correct the request.
+        /// `same_key`: send the same request again later. `new_key`: a retry gets the same answer,
+        /// so what is wanted now needs a new key. `corrected`: nothing was stored; correct the
+        /// request.
         retry: &'static str [example = "new_key"] = code.retry();
         /// Its status.
         status: u16 [example = 402] = code.status();
-        /// Whether it is stored where the request itself is refused. A refusal of a header never is.
+        /// Whether it is stored where the request itself is refused. A refusal of a header isn't.
         stored: bool = code.is_stored();
     }
 }
