@@ -19,6 +19,7 @@ use actix_web::{
 };
 use charge_once_postgres::api_keys::find_account;
 use charge_once_service::connections::{self as connections, Files, Hosts, connections_per_worker};
+use charge_once_service::openapi::served::ServedDocument;
 use charge_once_service::request_log::{self as request_log, Writing};
 use charge_once_service::supervisor::Supervisor;
 use futures_util::future::{BoxFuture, join_all};
@@ -40,6 +41,7 @@ use crate::{
         faults::Faults,
         middleware::{allowed_host, outermost},
         openapi,
+        policy::policy,
         shards::{Homes, at_home},
     },
     idempotency::{
@@ -321,6 +323,7 @@ async fn apps(
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
+        policy: ServedDocument::of(&policy(&config.values))?,
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),
@@ -647,7 +650,7 @@ fn http_server(
     });
     let console = console.transpose().map_err(std::io::Error::other)?;
     let apps = Arc::clone(apps);
-    let document = web::Data::new(openapi::served()?);
+    let document = web::Data::from(openapi::served(&config.values)?);
     let app = move || {
         ActixApp::new()
             .configure(|services| {

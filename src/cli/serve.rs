@@ -6,6 +6,7 @@ use super::{BoxError, api_key, listen, print, print_document, reachable, session
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
     database::{Shards, connect_all, ensure_memory},
+    http::retention::unknown_route,
     server::{self, Listeners},
 };
 
@@ -15,6 +16,11 @@ pub(super) fn run() -> Result<(), BoxError> {
     let dev_api_key = config.dev_api_key.as_deref();
     if let Some(key) = dev_api_key.filter(|key| refused_keys.contains(key)) {
         return Err(public_key_for_strangers(key).into());
+    }
+    let by_route = config.values.ttl_by_route.as_ref();
+    if let Some(expected) = by_route.and_then(unknown_route) {
+        let variable = "IDEMPOTENCY_TTL_BY_ROUTE";
+        return Err(ConfigError::Value { variable, expected }.into());
     }
     let listeners = Listeners {
         api: listen("BIND_ADDRESS", config.values.bind_address)?,

@@ -52,6 +52,7 @@ pub(crate) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejec
 
 /// The reply of an error that is a definite outcome.
 pub(crate) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
+    debug_assert!(error.code.is_stored(), "{:?}", error.code);
     let mut reply = Reply::json(error.status(), &error.envelope())?;
     let described_by = format!("<{}>; rel=\"describedby\"", error.code.doc_url());
     reply.headers.push(("link".into(), described_by));

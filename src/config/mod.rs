@@ -34,6 +34,8 @@ use crate::{database::embedded, idempotency::InProgressLimits};
 pub use self::{
     database::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
     processor::ProcessorConfig,
+    timeouts::TTL_MIN,
+    values::RouteTimes,
     variables::{VARIABLES, Values},
 };
 
@@ -442,6 +444,19 @@ mod tests {
                 ],
             ),
             ("IDEMPOTENCY_TTL", &["a day", "59s", "500d"]),
+            (
+                "IDEMPOTENCY_TTL_BY_ROUTE",
+                &[
+                    "/refunds=7d",
+                    "POST refunds=7d",
+                    "POST /refunds",
+                    "POST /refunds=59s",
+                    "POST /refunds=500d",
+                    "POST /refunds=7d,",
+                    "POST /refunds=7d,POST /refunds=8d",
+                ],
+            ),
+            ("IDEMPOTENCY_TTL_MAX", &["0s", "500d"]),
             ("ALLOW_SHORT_TTL", &["yes"]),
             ("EXPIRY_SWEEP_INTERVAL", &["0s"]),
             ("EVENT_RETENTION", &["59m"]),

@@ -1,21 +1,23 @@
 //! The timeout ladder, and other times that depend on each other.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use charge_once_service::settings::Source;
 
 use super::{
     Values,
+    values::RouteTimes,
     variables::{
         ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_LEASE, IDEMPOTENCY_TTL,
-        IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT, PROCESSOR_TIMEOUT, REQUEST_TIMEOUT,
-        STATEMENT_TIMEOUT, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
+        IDEMPOTENCY_TTL_BY_ROUTE, IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT, PROCESSOR_TIMEOUT,
+        REQUEST_TIMEOUT, STATEMENT_TIMEOUT, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
     },
 };
 use crate::idempotency::{CLAIM_WAIT, COMPLETION_RESERVE, ROW_LOCK_WAIT};
 
-/// The retention below which retries of ordinary clients would meet a key that is dead already.
-const TTL_MIN: Duration = Duration::from_secs(60);
+/// The retention below which retries of ordinary clients would meet a key that is dead already, and
+/// the least that a client can ask for.
+pub const TTL_MIN: Duration = Duration::from_secs(60);
 
 /// With longer pauses, an event would arrive after its receiver has given up.
 const WEBHOOK_PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -46,10 +48,17 @@ impl Values {
             );
             source.bad(IDEMPOTENCY_LEASE.name, expected);
         }
-        let (ttl, is_short_allowed) = (self.idempotency_ttl, self.allow_short_ttl);
-        if ttl < TTL_MIN && !is_short_allowed && source.are_good(&[ALLOW_SHORT_TTL.name]) {
+        let by_route = self.ttl_by_route.iter().flat_map(RouteTimes::iter);
+        let by_route = by_route.map(|(_, ttl)| (IDEMPOTENCY_TTL_BY_ROUTE.name, ttl));
+        let too_short = iter::once((IDEMPOTENCY_TTL.name, self.idempotency_ttl))
+            .chain(by_route)
+            .find(|(_, ttl)| *ttl < TTL_MIN);
+        if let Some((name, _)) = too_short
+            && !self.allow_short_ttl
+            && source.are_good(&[ALLOW_SHORT_TTL.name])
+        {
             let expected = "at least 60s; for a test or a demonstration set ALLOW_SHORT_TTL=true";
-            source.bad(IDEMPOTENCY_TTL.name, expected);
+            source.bad(name, expected);
         }
         let (min, max) = (self.webhook_retry_min, self.webhook_retry_max);
         let are_good = source.are_good(&[WEBHOOK_RETRY_MIN.name, WEBHOOK_RETRY_MAX.name]);

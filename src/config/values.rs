@@ -63,6 +63,16 @@ impl KeyModes {
     }
 }
 
+impl KeyModes {
+    /// Whether the server assigns keys, by prefix, the empty one included.
+    pub fn by_prefix(&self) -> impl Iterator<Item = (&str, bool)> {
+        let all = (!self.prefixes.contains_key("")).then_some(("", false));
+        let listed = self.prefixes.iter();
+        all.into_iter()
+            .chain(listed.map(|(prefix, assigns)| (prefix.as_str(), *assigns)))
+    }
+}
+
 /// `required` or `assign`, and other modes for paths below prefixes, in any order.
 pub(super) fn key_modes(text: &str) -> Parsed<KeyModes> {
     let expected =
@@ -84,6 +94,54 @@ pub(super) fn key_modes(text: &str) -> Parsed<KeyModes> {
         }
     }
     Ok(KeyModes { prefixes })
+}
+
+/// How long keys are kept at routes that differ from the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteTimes(BTreeMap<String, Duration>);
+
+impl RouteTimes {
+    /// The time of a route, such as `POST` and `/orders/{id}/pay`: its own, or that of the longest
+    /// path before `/*` that it is below.
+    pub fn of(&self, method: &str, path: &str) -> Option<Duration> {
+        let route = format!("{method} {path}");
+        let is_below = |named: &str| {
+            named
+                .strip_suffix('*')
+                .is_some_and(|to| route.starts_with(to))
+        };
+        // A prefix sorts before what it is a prefix of.
+        let mut longest_first = self.0.iter().rev();
+        let found = self.0.get(&route);
+        let found = found.or_else(|| Some(longest_first.find(|(named, _)| is_below(named))?.1));
+        found.copied()
+    }
+
+    /// The routes, each as it is named, such as `POST /test/*`, with their times.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.0.iter().map(|(route, time)| (route.as_str(), *time))
+    }
+}
+
+/// Methods, paths and times, in any order. Whether a route exists is asked where they are known.
+pub(super) fn route_times(text: &str) -> Parsed<RouteTimes> {
+    let read = |entry: &str| {
+        let (route, time) = entry.split_once('=')?;
+        let (method, path) = route.trim().split_once(' ')?;
+        let is_route = path.starts_with('/') && !path.contains(' ');
+        let route = is_route.then(|| format!("{method} {path}"))?;
+        Some((route, days_400(time).ok()?))
+    };
+    let entries: Option<Vec<_>> = text.split(',').map(read).collect();
+    let count = entries.as_ref().map(Vec::len);
+    let times: BTreeMap<_, _> = entries.into_iter().flatten().collect();
+    if count == Some(times.len()) {
+        return Ok(RouteTimes(times));
+    }
+    Err(
+        "routes with times up to 400d, each once, such as POST /refunds=7d,POST /test/*=1h"
+            .to_owned(),
+    )
 }
 
 pub(super) fn days_400(text: &str) -> Parsed<Duration> {

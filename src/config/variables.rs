@@ -78,8 +78,12 @@ variables! {
     "Idempotency keys":
     IDEMPOTENCY_TTL as idempotency_ttl: Duration = "24h", days_400,
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
+    IDEMPOTENCY_TTL_BY_ROUTE maybe ttl_by_route: RouteTimes, route_times,
+        "That time for single routes, such as POST /refunds=7d,POST /test/*=1h.";
     ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
-        "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.";
+        "Allows both below 60s, for tests and demonstrations.";
+    IDEMPOTENCY_TTL_MAX as idempotency_ttl_max: Duration = "30d", days_400,
+        "The longest time that Prefer: retain=7d may ask for; at most 400d.";
     KEY_MEMORY as key_memory: Option<Duration> = "0s", retention,
         "How long a key is remembered after its outcome has expired; 1h to 400d. A request with it gets 409 \
          then, and does nothing. 0s remembers no key, which is new then. The same in all processes.";

@@ -5,6 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use actix_web::web::Data;
 use charge_once_service::connections::Hosts;
 use charge_once_service::edge::KnownRoutes;
+use charge_once_service::openapi::served::ServedDocument;
 use charge_once_service::request_log::RequestLog;
 use charge_once_service::supervisor::Failing;
 use charge_once_strict_params::Expansion;
@@ -71,6 +72,8 @@ pub struct Shared {
     pub public_url: Arc<str>,
     /// The routes of the API, without those for tests.
     pub known_routes: &'static KnownRoutes,
+    /// What clients may rely on when they retry.
+    pub policy: ServedDocument,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
     /// For probes: what does not work beside requests.

@@ -2,7 +2,7 @@
 
 use charge_once_service::edge::{last_segment, segment_from_the_end};
 
-use super::prelude::*;
+use super::{prelude::*, retention::longest};
 use crate::{
     idempotency::{
         Failure, IdempotencyKey, Inspected, KnownRequest, Remembered, Reply, Request, Step,
@@ -163,9 +163,12 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
 pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest) -> HttpResult {
     let key = parse(&segment_from_the_end(&http, 1))?;
     let account = request.origin.account;
+    let usual = longest(&app.values);
     let ended = run(&app, request, |request, origin, params| {
         let given_up = Request {
             key: key.clone(),
+            // A late request with it may be of any route.
+            retention: Some(usual.max(request.retention.unwrap_or_default())),
             ..request.clone()
         };
         let command = AbandonKey {

@@ -1,7 +1,7 @@
 //! The middleware around all others: what holds for every reply, the framework's own included.
 //!
 //! Promise: every reply carries a fresh `Request-Id` and the protective headers, every error is the
-//! envelope, a panic included, and mutating requests get their key and preference echoed.
+//! envelope, a panic included, and mutating requests get their key and preferences echoed.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -17,18 +17,27 @@ use actix_web::{
     web,
 };
 use charge_once_service::connections::{NoReply, left_at};
-use charge_once_service::edge;
+use charge_once_service::edge::{self, RETAIN, WAIT};
 use charge_once_service::request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{app::App, error::HttpError, request_log};
+use super::{
+    app::App,
+    error::HttpError,
+    reply_headers::{EXPIRES, REPLAYED},
+    request_log,
+};
 use crate::{
+    config::Values,
     domain::{api_key::is_secret, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
-    wire::error::{ApiError, ErrorCode},
+    wire::{
+        dialect::Dialect,
+        error::{ApiError, ErrorCode},
+    },
 };
 
 /// The request header that this service exists for.
@@ -37,8 +46,11 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The key of a request without one, noted in the request for its reply.
 pub struct AssignedKey(pub IdempotencyKey);
 
+/// How long a client wants its key kept, noted in the request for its reply.
+pub struct KeptFor(pub Duration);
+
 /// Longest wait that a client can ask for: proxies commonly give up after 60 s.
-const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
+pub const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses a request to another host, before anything looks at it.
 pub async fn allowed_host<B: MessageBody + 'static>(
@@ -103,6 +115,14 @@ pub async fn outermost<B: MessageBody + 'static>(
     {
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), value));
     }
+    // An earlier request's record lives as long as that one wanted.
+    let is_first =
+        response.headers().contains_key(EXPIRES) && !response.headers().contains_key(REPLAYED);
+    if let Some(KeptFor(retention)) = response.request().extensions().get()
+        && is_first
+    {
+        honored(&mut echoes, &format!("{RETAIN}={}", retention.as_secs()));
+    }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)
 }
@@ -124,7 +144,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
 }
 
 /// What a reply to a mutating request repeats of it: the key in the form it was sent, if it is one
-/// key, and the preference that is honored (RFC 7240, section 3).
+/// key, and the wait that is honored (RFC 7240, section 3).
 fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoes = Vec::new();
     if !is_mutating(method, headers) {
@@ -136,18 +156,36 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
     {
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
     }
-    if let Some(wait) = preferred_wait(headers)
-        && let Ok(value) = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
-    {
-        echoes.push((HeaderName::from_static("preference-applied"), value));
+    if let Some(wait) = preferred_wait(headers) {
+        honored(&mut echoes, &format!("{WAIT}={}", wait.as_secs()));
     }
     echoes
+}
+
+/// Adds a preference to those that the reply says are honored.
+fn honored(echoes: &mut Vec<(HeaderName, HeaderValue)>, preference: &str) {
+    let name = HeaderName::from_static("preference-applied");
+    let before = echoes.iter().position(|(known, _)| *known == name);
+    let before = before.map(|at| echoes.swap_remove(at).1);
+    let all = before.as_ref().and_then(|value| value.to_str().ok());
+    let all = all.map_or(preference.to_owned(), |all| format!("{all}, {preference}"));
+    if let Ok(value) = HeaderValue::try_from(all) {
+        echoes.push((name, value));
+    }
 }
 
 /// Whether a request changes something under a key. A DELETE does so only where it has one.
 fn is_mutating(method: &Method, headers: &HeaderMap) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
         || ([Method::DELETE].contains(method) && headers.contains_key(IDEMPOTENCY_KEY))
+}
+
+/// How long a duplicate waits that doesn't say for how long.
+pub fn usual_wait(values: &Values, dialect: Dialect) -> Duration {
+    match dialect {
+        Dialect::Ietf => Duration::ZERO,
+        Dialect::Stripe => values.in_flight_wait_v1,
+    }
 }
 
 /// `Prefer: wait=N`, at most [`PREFER_WAIT_MAX`].

@@ -28,6 +28,7 @@ mod pages;
 mod parameters;
 pub mod payment_intents;
 pub mod payment_methods;
+pub mod policy;
 mod prelude;
 pub mod reads;
 pub mod refunds;
@@ -36,6 +37,7 @@ mod reply_headers;
 pub mod report;
 pub mod request;
 mod request_log;
+pub mod retention;
 pub mod setup_intents;
 pub mod shards;
 mod swagger_ui;
@@ -101,6 +103,7 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         "/swagger-ui": get swagger_ui::redirect;
         "/swagger-ui/{file:.*}": get swagger_ui::file;
         "/openapi.json": get show;
+        "/.well-known/idempotency": get policy::retrieve;
     }
     config
         .service(web::scope("/v1").configure(api))

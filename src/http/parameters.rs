@@ -41,6 +41,12 @@ impl ValueKind for KeyText {
     }
 }
 
+/// What the header of a key looks like.
+pub(super) fn key_pattern() -> String {
+    let bare = format!("{KEY_CHARACTERS}{{1,{KEY_MAX_BYTES}}}");
+    format!("^(\"{bare}\"|{bare})$")
+}
+
 /// A header that a request has, or may have.
 pub(super) fn header(
     name: &str,
@@ -62,12 +68,11 @@ pub(super) struct MutatingHeaders;
 
 impl IntoParams for MutatingHeaders {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let bare = format!("{KEY_CHARACTERS}{{1,{KEY_MAX_BYTES}}}");
         let key = || {
             text()
                 .min_length(Some(1))
                 .max_length(Some(KEY_MAX_BYTES + "\"\"".len()))
-                .pattern(Some(format!("^(\"{bare}\"|{bare})$")))
+                .pattern(Some(key_pattern()))
         };
         vec![
             header(
@@ -94,7 +99,8 @@ impl IntoParams for MutatingHeaders {
             header(
                 "Prefer",
                 "`wait=N`: how many seconds, up to 30, a duplicate waits for the first request's \
-                 answer\nbefore 409.",
+                 answer\nbefore 409. `retain=N`, in seconds or as `7d`: how long the key is kept, within the \
+                 server's bounds.",
                 Required::False,
                 nullable(text().into()),
             ),

@@ -17,6 +17,7 @@ use super::{
     app::App,
     error::{HttpError, HttpResult},
     faults::{Fault, before_the_work, lost},
+    reply_headers::{EXPIRES, ORIGINAL_REQUEST, REPLAYED},
     request::MutatingRequest,
     request_log::AboutResource,
 };
@@ -160,13 +161,13 @@ pub fn render(record: &Record, replayed: bool) -> HttpResult {
     // Whole seconds, rounded down: the record lives at least as long as the header says.
     let expires = record.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     response
-        .insert_header(("original-request", record.request_id.as_str()))
-        .insert_header(("idempotency-expires", expires));
+        .insert_header((ORIGINAL_REQUEST, record.request_id.as_str()))
+        .insert_header((EXPIRES, expires));
     if status.is_client_error() {
         response.insert_header(("stripe-should-retry", "false"));
     }
     if replayed {
-        response.insert_header(("idempotent-replayed", "true"));
+        response.insert_header((REPLAYED, "true"));
     }
     Ok(response.body(record.reply.body.clone()))
 }

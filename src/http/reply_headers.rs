@@ -5,6 +5,13 @@ use utoipa::openapi::{KnownFormat, Response, SchemaFormat, Type};
 
 const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";
 
+/// On replays only.
+pub(super) const REPLAYED: &str = "Idempotent-Replayed";
+/// Names the request that executed, on stored outcomes.
+pub(super) const ORIGINAL_REQUEST: &str = "Original-Request";
+/// When a stored outcome is forgotten.
+pub(super) const EXPIRES: &str = "Idempotency-Expires";
+
 /// All of them.
 pub(super) const HEADERS: &[ReplyHeader] = &[
     ReplyHeader {
@@ -22,23 +29,23 @@ pub(super) const HEADERS: &[ReplyHeader] = &[
     ReplyHeader {
         name: "Preference-Applied",
         always: false,
-        about: "The `Prefer: wait=N` that is honored.",
-        schema: |schema| schema.pattern(Some("^wait=[0-9]+$")),
+        about: "What is honored of the `Prefer: wait=N, retain=N` that was sent.",
+        schema: |schema| schema.pattern(Some("^(wait|retain)=[0-9]+(, retain=[0-9]+)?$")),
     },
     ReplyHeader {
-        name: "Idempotent-Replayed",
+        name: REPLAYED,
         always: false,
         about: "On replays only.",
         schema: |schema| schema.enum_values(Some(["true"])),
     },
     ReplyHeader {
-        name: "Original-Request",
+        name: ORIGINAL_REQUEST,
         always: false,
         about: "On stored outcomes: the request that executed. On the first reply it names itself.",
         schema: |schema| schema.pattern(Some(REQUEST_ID)),
     },
     ReplyHeader {
-        name: "Idempotency-Expires",
+        name: EXPIRES,
         always: false,
         about: "On stored outcomes: when the key and its outcome are forgotten.",
         schema: |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
@@ -92,7 +99,7 @@ pub(super) fn add_common(response: &mut Response, mutating: bool) {
 
 /// Lists the headers of an outcome that is stored under a key.
 pub(super) fn add_stored(response: &mut Response) {
-    list_header(response, "Idempotent-Replayed");
-    list_header(response, "Original-Request");
-    list_header(response, "Idempotency-Expires");
+    list_header(response, REPLAYED);
+    list_header(response, ORIGINAL_REQUEST);
+    list_header(response, EXPIRES);
 }

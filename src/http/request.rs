@@ -28,8 +28,9 @@ use super::{
     body,
     error::HttpError,
     faults::{Fault, must_be_allowed},
-    middleware::{AssignedKey, IDEMPOTENCY_KEY, preferred_wait},
+    middleware::{AssignedKey, IDEMPOTENCY_KEY, KeptFor, preferred_wait, usual_wait},
     request_log,
+    retention::KeyTimes,
 };
 use crate::{
     commands::Origin,
@@ -303,10 +304,8 @@ impl MutatingRequest {
                 path: stored_path(request, &decoded_path),
                 label: workflow.as_ref().map(WorkflowName::to_label),
                 request_id,
-                wait: preferred_wait(headers).unwrap_or(match dialect {
-                    Dialect::Ietf => Duration::ZERO,
-                    Dialect::Stripe => app.values.in_flight_wait_v1,
-                }),
+                wait: preferred_wait(headers).unwrap_or_else(|| usual_wait(&app.values, dialect)),
+                retention: Some(retention(app, request)),
                 is_step: false,
             },
             testing,
@@ -480,6 +479,18 @@ fn idempotency_key(app: &App, request: &HttpRequest) -> Result<IdempotencyKey, H
         }
     };
     Err(error.into())
+}
+
+/// How long the key is kept. A preference that counts is noted in the request for its reply.
+fn retention(app: &App, request: &HttpRequest) -> Duration {
+    let route = request.match_pattern().unwrap_or_default();
+    let method = request.method().as_str();
+    let retention = KeyTimes::of(&app.values, method, below_prefix(&route));
+    let Some(preferred) = retention.preferred(request.headers()) else {
+        return retention.usual;
+    };
+    request.extensions_mut().insert(KeptFor(preferred));
+    preferred
 }
 
 /// The refusal of a key that may not be stored, or shown by look-ups.

@@ -246,6 +246,38 @@ impl ErrorCode {
         )
     }
 
+    /// Whether a reply with it is an outcome, which is stored with the key. An error of a request
+    /// that never had its key, or whose work has failed, is none.
+    pub fn is_stored(self) -> bool {
+        !(self.should_retry()
+            || matches!(
+                self,
+                Self::IdempotencyKeyRequired
+                    | Self::IdempotencyKeyInvalid
+                    | Self::HostNotAllowed
+                    | Self::CardNumberForbidden
+                    | Self::ApiKeyMissing
+                    | Self::ApiKeyInvalid
+                    | Self::RouteNotFound
+                    | Self::MethodNotAllowed
+                    | Self::BodyTooLarge
+                    | Self::UnsupportedMediaType
+                    | Self::IdempotencyKeyReused
+            ))
+    }
+
+    /// What a client sends after it: the same request with the `same_key`, one with a `new_key`, or
+    /// the request `corrected`, whose key may be the same.
+    pub fn retry(self) -> &'static str {
+        if self.should_retry() {
+            "same_key"
+        } else if self.is_stored() || self == Self::IdempotencyKeyReused {
+            "new_key"
+        } else {
+            "corrected"
+        }
+    }
+
     /// The refusal of the parameter `param`, with the table's own explanation as its message.
     pub(super) fn as_refusal_of(self, param: Option<String>) -> strict_params::Error {
         self.as_refusal(param, self.explanation())

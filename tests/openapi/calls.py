@@ -72,6 +72,7 @@ def call_all():
     assert call("retrieveAccount").charges_enabled
     call("livez")
     call("readyz")
+    assert call("retrieveIdempotencyPolicy").scope == "account"
 
     # Before what it is told of. The name never has an address (RFC 2606).
     everything = {"url": "https://example.invalid/", "enabled_events": ["*"]}

@@ -43,15 +43,15 @@ impl Idempotency {
         request: &Request,
         reply: Reply,
     ) -> Result<Abandoned, Rejection> {
-        let (retention, recall) = (self.retention, self.recall);
+        let retention = request.retention(self.retention);
         let request = Request {
             fingerprint: Fingerprint::OF_ANY_REQUEST,
             ..request.clone()
         };
-        match claim::claim(tx, &request, retention, recall).await? {
+        match claim::claim(tx, &request, retention, self.recall).await? {
             Claim::Mine => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
-                let record = save(tx, account_id, key, reply, &retention).await?;
+                let record = save(tx, account_id, key, reply).await?;
                 Ok(Abandoned::Now(Arc::new(record)))
             }
             Claim::Remembered(remembered) => Ok(Abandoned::Remembered(remembered)),

@@ -44,14 +44,14 @@ pub enum KeyError {
 
 /// What programs write for a value that is not there. Operations that have nothing in common would
 /// share it as their key.
-const MISTAKES: [&str; 5] = ["undefined", "null", "None", "nil", "NaN"];
+pub const KEY_MISTAKES: [&str; 5] = ["undefined", "null", "None", "nil", "NaN"];
 
 impl IdempotencyKey {
     /// Reads a header value: bare, or one structured-field string (RFC 8941, section 3.3.3)
     /// without parameters. Escapes can't occur, because no byte that needs one is allowed.
     pub fn parse(value: &[u8]) -> Result<Self, KeyError> {
         let key = Self::parse_form(value)?;
-        if MISTAKES.contains(&key.as_str()) {
+        if KEY_MISTAKES.contains(&key.as_str()) {
             return Err(KeyError::Mistake);
         }
         Ok(key)
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_only_a_mistake_sends_is_no_key() {
-        for mistake in MISTAKES {
+        for mistake in KEY_MISTAKES {
             let quoted = format!("\"{mistake}\"");
             for value in [mistake, &quoted] {
                 let error = IdempotencyKey::parse(value.as_bytes()).unwrap_err();

@@ -67,7 +67,7 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 
-pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
+pub use key::{IdempotencyKey, KEY_MAX_BYTES, KEY_MISTAKES, KeyError};
 pub use memory::{Memory, Remembered};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};

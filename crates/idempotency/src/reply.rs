@@ -6,7 +6,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, postgres::types::PgInterval};
+use sqlx::PgConnection;
 
 use crate::{Request, fingerprint::OF_ANY_REQUEST, sqlstate};
 
@@ -267,7 +267,7 @@ pub(crate) fn status(reply: &Reply) -> i16 {
 }
 
 /// Saves the outcome in the row that this transaction claimed, or may complete, and gives back the
-/// whole record. An outcome that took long lives as long as any other.
+/// whole record. An outcome that took long lives as long as any other with its retention.
 ///
 /// This must be the transaction's last statement: `COMMIT` of a transaction that an earlier,
 /// swallowed error has aborted answers "ok" and rolls back, but a statement in it fails.
@@ -276,13 +276,12 @@ pub(crate) async fn save(
     account_id: uuid::Uuid,
     key: &str,
     reply: Reply,
-    retention: &PgInterval,
 ) -> Result<Record, sqlx::Error> {
     let row = sqlx::query!(
         r#"
         UPDATE idempotency_keys
            SET status = $3, headers = $4, body = $5, resource_id = $6,
-               expires_at = greatest(expires_at, now() + $7::interval)
+               expires_at = greatest(expires_at, expires_at + (now() - created_at))
          WHERE account_id = $1 AND key = $2 AND status IS NULL
         RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
                   expires_at, label
@@ -293,7 +292,6 @@ pub(crate) async fn save(
         sqlx::types::Json(&reply.headers) as _,
         &reply.body,
         reply.resource_id,
-        retention,
     )
     .fetch_one(tx)
     .await?;

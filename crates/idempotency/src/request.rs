@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
 use crate::{
@@ -29,6 +30,8 @@ pub struct Request {
     pub request_id: String,
     /// How long a duplicate waits for the one in flight before it is told that the key is in use.
     pub wait: Duration,
+    /// How long its record lives, if not as long as [`Settings::retention`] says.
+    pub retention: Option<Duration>,
     /// Whether it belongs to a larger request, which has begun. Then it is neither counted nor
     /// refused where requests are, and the larger request tells why it failed.
     pub is_step: bool,
@@ -46,8 +49,18 @@ impl Request {
             label: None,
             request_id: format!("req_{}", Uuid::now_v7().simple()),
             wait: Duration::ZERO,
+            retention: None,
             is_step: false,
         }
+    }
+
+    /// How long its record lives, where others live for `usual`.
+    pub(crate) fn retention(&self, usual: PgInterval) -> PgInterval {
+        let microseconds = |own: Duration| i64::try_from(own.as_micros()).unwrap_or(i64::MAX);
+        self.retention.map_or(usual, |own| PgInterval {
+            microseconds: microseconds(own),
+            ..PgInterval::default()
+        })
     }
 
     /// What it is kept under in memory.

@@ -194,7 +194,7 @@ impl Idempotency {
         let outcome = match worked {
             Verdict::Answered(reply) => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
-                let saved = reply::save(&mut tx, account_id, key, reply, &self.retention);
+                let saved = reply::save(&mut tx, account_id, key, reply);
                 Verdict::Answered(Outcome::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
@@ -240,7 +240,8 @@ impl Idempotency {
         let claiming = async {
             let mut tx = connection.open(begin).await?;
             let claiming = Instant::now();
-            let claimed = claim::claim(&mut tx, request, self.retention, self.recall).await?;
+            let retention = request.retention(self.retention);
+            let claimed = claim::claim(&mut tx, request, retention, self.recall).await?;
             let is_held = matches!(claimed, Claim::HeldElsewhere);
             self.pool.observer.claimed(claiming.elapsed(), is_held);
             Ok((tx, claimed))

@@ -16,7 +16,7 @@ use std::{
 
 use charge_once_idempotency::{
     BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Record,
-    Rejection, Reply, Rows, SessionLimits, Settings,
+    Rejection, Reply, Request, Rows, SessionLimits, Settings,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
@@ -282,6 +282,35 @@ async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(pool:
         assert_eq!(body, expected);
     }
     assert_eq!(count(&ended.pool, BOOKINGS).await, 51);
+    assert_eq!(count(&ended.pool, TRANSACTIONS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn each_request_of_a_batch_is_kept_for_its_own_time(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    let asked_by = |hours: u64| (hours > 0).then(|| Duration::from_secs(3600 * hours));
+    for hours in 0..20 {
+        let (batches, key) = (world.batches.clone(), format!("seat-{hours}"));
+        let request = Request {
+            retention: asked_by(hours),
+            ..request(ACCOUNT, &key, "/bookings", "{}")
+        };
+        let book = Book(BookSeat::new(ACCOUNT, &key), How::Books);
+        let id = format!("{ACCOUNT} {key}");
+        let running = async move { (id, batches.run(request, book).await) };
+        world.sent.spawn(running);
+    }
+    let mut ended = world.open(20).await;
+    for hours in 0..20 {
+        let key = format!("seat-{hours}");
+        let record = made(ended.take(ACCOUNT, &key));
+        let life = (record.expires_at - record.created_at).to_std().unwrap();
+        let usual = Settings::default().retention;
+        assert_eq!(life, asked_by(hours).unwrap_or(usual), "{key}");
+        // Another wish of a retry changes nothing.
+        let again = stored(book(&ended.batches, ACCOUNT, &key, "another").await);
+        assert_eq!(again, (record, true));
+    }
     assert_eq!(count(&ended.pool, TRANSACTIONS).await, 2);
 }
 

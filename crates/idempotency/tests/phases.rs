@@ -19,7 +19,7 @@ use std::{
 
 use charge_once_idempotency::{
     Begin, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency, LeaseSettings, Outcome,
-    Phases, Rejection, Reply, Settings, Verdict,
+    Phases, Rejection, Reply, Request, Settings, Verdict,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
@@ -182,7 +182,11 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(pool: PgPool) {
     let parcel = || request(ACCOUNT, "one", "/parcels", "{}");
 
     client.loses.store(1, Ordering::SeqCst);
-    let lost = failed(phases.run(parcel(), to("Elm Street")).await);
+    let first = Request {
+        retention: Some(Duration::from_secs(3 * 86_400)),
+        ..parcel()
+    };
+    let lost = failed(phases.run(first, to("Elm Street")).await);
     assert_eq!(lost.kind, FailureKind::Unavailable);
     // A command in one transaction can't judge what is left in flight.
     let seat = BookSeat::new(ACCOUNT, "12A");
@@ -192,6 +196,10 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(pool: PgPool) {
     for _ in 0..2 {
         let (record, _) = stored(phases.run(parcel(), to("Elm Street")).await);
         assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
+        // As the request wanted that began, and from the outcome on.
+        let life = (record.expires_at - record.created_at).to_std().unwrap();
+        assert!(life > Duration::from_secs(3 * 86_400), "{life:?}");
+        assert!(life < Duration::from_secs(4 * 86_400), "{life:?}");
     }
     assert_eq!(client.ordered.lock().unwrap().len(), 1);
     let parcels = "SELECT count(*) FROM parcels WHERE tracking_number = 'Elm Street-0'";

@@ -9,23 +9,33 @@ mod webhooks;
 
 pub use cards::answer;
 
-use std::{io, sync::LazyLock};
+use std::{
+    io,
+    sync::{Arc, LazyLock},
+};
 
 use charge_once_service::openapi::{
-    ExampleKeys, FormBodies, References, SharedResponses, served::ServedDocument,
+    ExampleKeys, FormBodies, References, SharedResponses, has_parameter, served::ServedDocument,
 };
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    openapi::{
+        path::{Operation, PathItem},
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
 use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::WebhooksSection};
 use super::{
     account, charges, checkouts, customers, events, fault_plans, health, idempotency_keys,
-    inventory, invoice_payments, orders, parameters::IDEMPOTENCY_KEY, payment_intents,
-    payment_methods, refunds, report, setup_intents, test_accounts, webhook_endpoints, workflows,
+    inventory, invoice_payments, orders,
+    parameters::IDEMPOTENCY_KEY,
+    payment_intents, payment_methods,
+    policy::{self, UsualPolicy},
+    refunds, report, setup_intents, test_accounts, webhook_endpoints, workflows,
 };
 use crate::{
+    config::Values,
     domain::event::EventType,
     wire::{
         checkouts::ItemWithSkuParams,
@@ -99,6 +109,7 @@ use crate::{
         webhook_endpoints::update, webhook_endpoints::delete,
         webhook_endpoints::list_deliveries,
         idempotency_keys::retrieve, idempotency_keys::look_up, idempotency_keys::abandon,
+        policy::retrieve,
         workflows::list, workflows::look_up,
         health::livez, health::readyz,
         test_accounts::create, test_accounts::expire_keys,
@@ -140,7 +151,7 @@ use crate::{
         // First, while copies are as what they are copied from.
         &References,
         &FormBodies, &ReplyHeaders, &SharedResponses, &EXAMPLE_KEYS, &CardExamples,
-        &WebhooksSection,
+        &WebhooksSection, &UsualPolicy,
     ),
 )]
 struct Document;
@@ -150,12 +161,50 @@ pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
 
-static SERVED: LazyLock<io::Result<ServedDocument>> =
-    LazyLock::new(|| ServedDocument::of(&document()));
+/// The operations of the document that take a key: each with its method and path.
+pub(super) fn with_keys(
+    document: &mut utoipa::openapi::OpenApi,
+) -> impl Iterator<Item = (&'static str, &str, &mut Operation)> {
+    let paths = document.paths.paths.iter_mut();
+    let operations = paths.flat_map(|(path, item)| {
+        let PathItem {
+            post,
+            put,
+            patch,
+            delete,
+            ..
+        } = item;
+        let methods = [
+            ("POST", post),
+            ("PUT", put),
+            ("PATCH", patch),
+            ("DELETE", delete),
+        ];
+        let present = methods
+            .into_iter()
+            .filter_map(|(method, of)| Some((method, of.as_mut()?)));
+        present.map(move |(method, operation)| (method, path.as_str(), operation))
+    });
+    operations.filter(|(_, _, operation)| has_parameter(operation, IDEMPOTENCY_KEY))
+}
 
-/// The document as programs get it from this process: the first call renders and compresses it.
-pub fn served() -> io::Result<&'static ServedDocument> {
-    let served = SERVED.as_ref();
+static USUAL: LazyLock<(utoipa::openapi::OpenApi, io::Result<Arc<ServedDocument>>)> =
+    LazyLock::new(|| {
+        let document = document();
+        let served = ServedDocument::of(&document).map(Arc::new);
+        (document, served)
+    });
+
+/// The document as programs get it from a server with these settings. That of the usual ones is
+/// rendered and compressed once in a process.
+pub fn served(values: &Values) -> io::Result<Arc<ServedDocument>> {
+    let (usual, served) = &*USUAL;
+    let mut document = usual.clone();
+    policy::add_to(&mut document, values);
+    if document != *usual {
+        return ServedDocument::of(&document).map(Arc::new);
+    }
+    let served = served.as_ref().map(Arc::clone);
     served.map_err(|error| io::Error::new(error.kind(), error.to_string()))
 }
 

@@ -4,7 +4,8 @@ use charge_once::wire::{error::ErrorCode, not_offered};
 
 use crate::support::prelude::*;
 
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
+    ".well-known",
     "checkouts",
     "idempotency-keys",
     "inventory",

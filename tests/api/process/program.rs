@@ -14,6 +14,7 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
         ("DATABASE_URL", "mysql://secret@host/db"),
         ("DEV_API_KEY", "secret"),
         ("IDEMPOTENCY_TTL", "59s"),
+        ("IDEMPOTENCY_TTL_BY_ROUTE", "POST /refund=7d"),
         ("POOL_CONNECTIONS", "1"),
         ("STATEMENT_TIMEOUT", "900ms"),
         ("DATABASE_DEADLINE", "2s"),

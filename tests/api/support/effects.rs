@@ -128,6 +128,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         label: None,
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
+        retention: None,
         is_step: false,
     }
 }

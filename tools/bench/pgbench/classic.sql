@@ -50,7 +50,7 @@ SELECT event.account_id,
 UPDATE idempotency_keys
    SET status = 201::smallint, headers = '[["content-type", "application/json"], ["location", "/charges/ch_01m80wgd1ker4bs1qz4ww59t76"]]',
        body = convert_to(:body, 'UTF8'), resource_id = 'ch_01m80wgd1ker4bs1qz4ww59t76',
-       expires_at = greatest(expires_at, now() + '24 hours'::interval)
+       expires_at = greatest(expires_at, expires_at + (now() - created_at))
  WHERE account_id = :account::uuid AND key = :high::text || '-' || :low::text AND status IS NULL
 RETURNING request_id, method, path, fingerprint_version, fingerprint, created_at,
           expires_at, status, headers, body, resource_id, label;

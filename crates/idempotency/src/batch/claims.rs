@@ -77,8 +77,8 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
 }
 
 /// Claims keys for their requests, and saves what their records say with them. Returns the keys
-/// that were free, with the lifetimes of their records. The others have rows already, or are
-/// remembered: a request by itself finds out.
+/// that were free, with the lifetimes of their records, `retention` where a request names none. The
+/// others have rows already, or are remembered: a request by itself finds out.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
@@ -101,11 +101,12 @@ pub(super) async fn insert(
                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
                 label, created_at, expires_at, status, headers, body, resource_id)
         SELECT account_id, key, fingerprint_version, fingerprint, method, path, request_id,
-               label, now(), now() + $13::interval, status, headers, body, resource_id
+               label, now(), now() + retention, status, headers, body, resource_id
           FROM UNNEST($1::uuid[], $2::text[], $3::int2[], $4::bytea[], $5::text[], $6::text[],
-                      $7::text[], $8::text[], $9::int2[], $10::jsonb[], $11::bytea[], $12::text[])
+                      $7::text[], $8::text[], $9::int2[], $10::jsonb[], $11::bytea[], $12::text[],
+                      $13::interval[])
                AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
-                           request_id, label, status, headers, body, resource_id)
+                           request_id, label, status, headers, body, resource_id, retention)
         ON CONFLICT (account_id, key) DO NOTHING
         RETURNING account_id, key, created_at, expires_at,
                   CASE WHEN $14::interval IS NULL THEN false
@@ -124,7 +125,7 @@ pub(super) async fn insert(
         &column(&replies, |reply| reply.map(|reply| Json(&reply.headers))) as _,
         &column(&replies, |reply| reply.map(|reply| reply.body.as_slice())) as _,
         &resources as _,
-        retention,
+        &column(decided, |(request, _)| request.retention(*retention)),
         recall.keep,
     )
     .fetch_all(&mut *tx)
@@ -165,14 +166,13 @@ async fn give_back(tx: &mut PgConnection, keys: &[Id]) -> Result<(), sqlx::Error
 pub(super) async fn save(
     tx: &mut PgConnection,
     completed: &[(Id, &Reply)],
-    retention: &PgInterval,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
         UPDATE idempotency_keys AS record
            SET status = completed.status, headers = completed.headers, body = completed.body,
                resource_id = completed.resource_id,
-               expires_at = greatest(expires_at, now() + $7::interval)
+               expires_at = greatest(expires_at, expires_at + (now() - created_at))
           FROM UNNEST($1::uuid[], $2::text[], $3::int2[], $4::jsonb[], $5::bytea[], $6::text[])
                AS completed (account_id, key, status, headers, body, resource_id)
          WHERE record.account_id = completed.account_id AND record.key = completed.key
@@ -185,7 +185,6 @@ pub(super) async fn save(
         &column(completed, |(_, reply)| Json(&reply.headers)) as _,
         &column(completed, |(_, reply)| reply.body.as_slice()) as _,
         &column(completed, |(_, reply)| reply.resource_id.as_deref()) as _,
-        retention,
     )
     .fetch_all(tx)
     .await?;

@@ -132,10 +132,10 @@ impl<R: Rows> Preparation<'_, R> {
         let Idempotency {
             settings, recall, ..
         } = self.idempotency;
-        let oldest = self.now - settings.retention;
         let (old, members) = members.into_iter().partition(|member| {
             let time = recall.time_in_key(&member.request);
-            time.is_some_and(|time| time <= oldest)
+            let retention = member.request.retention.unwrap_or(settings.retention);
+            time.is_some_and(|time| time <= self.now - retention)
         });
         let old: Vec<Member<R>> = old;
         old.into_iter()
@@ -201,8 +201,7 @@ impl<R: Rows> Preparation<'_, R> {
             lifetimes = self.claim(&to_record.claiming).await?;
         }
         if !to_record.completed.is_empty() {
-            let retention = &self.idempotency.retention;
-            lifetimes.extend(claims::save(self.tx, &to_record.completed, retention).await?);
+            lifetimes.extend(claims::save(self.tx, &to_record.completed).await?);
         }
         Ok(lifetimes)
     }

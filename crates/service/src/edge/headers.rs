@@ -38,16 +38,44 @@ fn add_default(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     }
 }
 
+/// The preference that [`preferred_wait`] reads.
+pub const WAIT: &str = "wait";
+
+/// The preference that [`preferred_retention`] reads.
+pub const RETAIN: &str = "retain";
+
 /// `Prefer: wait=N`, in whole seconds; the caller caps it. Other preferences and malformed ones are
 /// ignored, as RFC 7240, section 2, wants it; the first `wait` counts.
 pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    seconds(preference(headers, WAIT)?)
+}
+
+/// `Prefer: retain=N`, in whole seconds, or with a unit as in `retain=7d`. Otherwise as
+/// [`preferred_wait`].
+pub fn preferred_retention(headers: &HeaderMap) -> Option<Duration> {
+    let text = preference(headers, RETAIN)?;
+    let with_unit = |(unit, length): &(char, u32)| {
+        let number = seconds(text.strip_suffix(*unit)?)?;
+        Some(number.saturating_mul(*length))
+    };
+    seconds(text).or_else(|| UNITS.iter().find_map(with_unit))
+}
+
+/// Units of time, in seconds.
+const UNITS: [(char, u32); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
+
+/// The first preference with this name.
+fn preference<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let preferences = headers.get_all("prefer");
-    let (_, seconds) = preferences
+    let (_, value) = preferences
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split([',', ';']))
         .filter_map(|preference| preference.split_once('='))
-        .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
-    let seconds = seconds.trim().trim_matches('"');
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted))?;
+    Some(value.trim().trim_matches('"'))
+}
+
+fn seconds(seconds: &str) -> Option<Duration> {
     let digits = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
     // More digits than fit are a long wait.
     digits.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
@@ -82,6 +110,27 @@ mod tests {
             let request = TestRequest::default().insert_header(("prefer", header));
             let wait = preferred_wait(request.to_http_request().headers());
             assert_eq!(wait, seconds.map(Duration::from_secs), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_retention_may_have_a_unit_and_stand_beside_a_wait() {
+        for (header, seconds) in [
+            ("retain=90", Some(90)),
+            ("wait=7, RETAIN = \"90\"; retain=8", Some(90)),
+            ("retain=90s", Some(90)),
+            ("retain=2m", Some(120)),
+            ("retain=2h", Some(7_200)),
+            ("retain=7d", Some(604_800)),
+            ("retain=d", None),
+            ("retain=1.5d", None),
+            ("retain=7w", None),
+            ("retain=-1", None),
+            ("retain", None),
+        ] {
+            let request = TestRequest::default().insert_header(("prefer", header));
+            let retention = preferred_retention(request.to_http_request().headers());
+            assert_eq!(retention, seconds.map(Duration::from_secs), "{header}");
         }
     }
 }

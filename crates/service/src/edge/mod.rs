@@ -6,7 +6,7 @@
 //! - `KnownRoutes` finds the route nearest to a mistyped path.
 //! - `encode_segment`, `last_segment`, `segment_from_the_end` and `decoded_path` are for names in paths.
 //! - `known_method` keeps unknown methods out of logs and metrics.
-//! - `preferred_wait` reads `Prefer: wait=N`.
+//! - `preferred_wait` reads `Prefer: wait=N`, and `preferred_retention` `retain=N`.
 //! - `accepts_html` and `Layout` show people a page without scripts.
 //! - `swagger_ui`, with the feature `swagger-ui`, is compiled in.
 //!
@@ -87,7 +87,7 @@ mod swagger_ui;
 pub use self::swagger_ui::{swagger_ui, swagger_ui_redirect};
 pub use self::{
     body::{BodyError, media_type, read_body},
-    headers::{accepts_html, preferred_wait, protect},
+    headers::{RETAIN, WAIT, accepts_html, preferred_retention, preferred_wait, protect},
     pages::{Layout, file},
     request_line::{
         decoded_path, encode_segment, known_method, last_segment, routed_path, segment_from_the_end,

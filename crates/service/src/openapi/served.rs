@@ -14,8 +14,8 @@ use actix_web::{
     web::{self, Bytes},
 };
 use flate2::{Compression, write::GzEncoder};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use utoipa::openapi::OpenApi;
 
 /// The document in both of its forms.
 pub struct ServedDocument {
@@ -41,7 +41,7 @@ impl Representation {
 
 impl ServedDocument {
     /// Renders and compresses a document.
-    pub fn of(document: &OpenApi) -> io::Result<Self> {
+    pub fn of(document: &impl Serialize) -> io::Result<Self> {
         let plain = serde_json::to_vec(document)?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&plain)?;
@@ -59,33 +59,35 @@ impl ServedDocument {
         let chosen = accepted.and_then(|accepted| accepted.negotiate(supported.iter()));
         chosen == Some(Encoding::gzip())
     }
+
+    /// The document in the form that a request accepts, or 304 if its client has that.
+    pub fn answer(&self, request: &HttpRequest) -> HttpResponse {
+        let is_gzip = Self::wants_gzip(request);
+        let Representation { body, tag } = if is_gzip { &self.gzip } else { &self.plain };
+        let is_known = has(request, tag);
+        let mut response = match is_known {
+            true => HttpResponse::NotModified(),
+            false => HttpResponse::Ok(),
+        };
+        // It changes with a release: a copy may be kept, and is asked about before each use.
+        response
+            .insert_header((CACHE_CONTROL, "no-cache"))
+            .insert_header((ETAG, tag.to_string()))
+            .insert_header((VARY, ACCEPT_ENCODING.as_str()));
+        if is_known {
+            return response.finish();
+        }
+        response.content_type("application/json");
+        if is_gzip {
+            response.insert_header((CONTENT_ENCODING, "gzip"));
+        }
+        response.body(body.clone())
+    }
 }
 
 /// The handler of the document, which is the application's data.
-pub async fn show(
-    served: web::Data<&'static ServedDocument>,
-    request: HttpRequest,
-) -> HttpResponse {
-    let is_gzip = ServedDocument::wants_gzip(&request);
-    let Representation { body, tag } = if is_gzip { &served.gzip } else { &served.plain };
-    let is_known = has(&request, tag);
-    let mut response = match is_known {
-        true => HttpResponse::NotModified(),
-        false => HttpResponse::Ok(),
-    };
-    // It changes with a release: a copy may be kept, and is asked about before each use.
-    response
-        .insert_header((CACHE_CONTROL, "no-cache"))
-        .insert_header((ETAG, tag.to_string()))
-        .insert_header((VARY, ACCEPT_ENCODING.as_str()));
-    if is_known {
-        return response.finish();
-    }
-    response.content_type("application/json");
-    if is_gzip {
-        response.insert_header((CONTENT_ENCODING, "gzip"));
-    }
-    response.body(body.clone())
+pub async fn show(served: web::Data<ServedDocument>, request: HttpRequest) -> HttpResponse {
+    served.answer(&request)
 }
 
 /// Whether the client has the representation with this tag (RFC 9110, 13.1.2).

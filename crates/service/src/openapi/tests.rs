@@ -178,8 +178,7 @@ async fn a_document_is_served_in_the_form_that_a_client_accepts_and_once() {
 
     use crate::openapi::served::{ServedDocument, show};
 
-    let served: &'static ServedDocument =
-        Box::leak(Box::new(ServedDocument::of(&document()).unwrap()));
+    let served = ServedDocument::of(&document()).unwrap();
     let app = App::new()
         .app_data(web::Data::new(served))
         .route("/", web::get().to(show));
