@@ -320,6 +320,7 @@ async fn apps(
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
+        seal: config.seal.clone(),
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),

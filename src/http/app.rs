@@ -20,7 +20,7 @@ use crate::{
     config::Values,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::{fault_plan::targets_of_request, ids::AccountId},
-    idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
+    idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request, Seal},
     store::fault_plans,
     wire::error::ApiError,
     work::{CheckoutPhases, NetworkPhases, RunVerb, SlowLane},
@@ -71,6 +71,8 @@ pub struct Shared {
     pub public_url: Arc<str>,
     /// The routes of the API, without those for tests.
     pub known_routes: &'static KnownRoutes,
+    /// What seals stored replies, if any are.
+    pub seal: Option<Seal>,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
     /// For probes: what does not work beside requests.

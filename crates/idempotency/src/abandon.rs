@@ -8,11 +8,12 @@ use std::{sync::Arc, time::Duration};
 use sqlx::{PgConnection, postgres::types::PgInterval, types::Json};
 
 use crate::{
-    Failure, Record, Rejection, Reply, Request,
+    Failure, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Found},
     fingerprint::{NO_FINGERPRINT, OF_ANY_REQUEST},
     inspect::keys_in_doubt,
-    reply::status,
+    reply::{sqlstate, status},
+    seal::sealed_key,
 };
 
 /// What became of a key that was to be given up.
@@ -41,6 +42,14 @@ pub async fn abandon(
     retention: Duration,
 ) -> Result<Abandoned, Rejection> {
     let retention = PgInterval::try_from(retention).map_err(Failure::internal)?;
+    // A sealed record has another key, so that the insert would not find it in its way.
+    let sealed = sqlx::query_scalar!(
+        "SELECT key FROM idempotency_keys WHERE account_id = $1 AND key = $2 FOR UPDATE",
+        request.account_id,
+        sealed_key(request.account_id, request.key.as_str()),
+    );
+    let sealed = sealed.fetch_optional(&mut *tx).await?;
+    let stored_key = sealed.as_deref().unwrap_or(request.key.as_str());
     // A record that has expired is as none: it is overwritten under its row's lock.
     let written = sqlx::query!(
         r#"
@@ -49,13 +58,13 @@ pub async fn abandon(
                 created_at, expires_at, status, headers, body)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval, $10, $11, $12)
         ON CONFLICT (account_id, key) DO UPDATE
-           SET fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
+           SET key = $13, fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
                label = $8, created_at = now(), expires_at = now() + $9::interval, status = $10,
                headers = $11, body = $12, resource_id = NULL
          WHERE record.status IS NOT NULL AND record.expires_at <= now()
         "#,
         request.account_id,
-        request.key.as_str(),
+        stored_key,
         OF_ANY_REQUEST,
         NO_FINGERPRINT.as_slice(),
         request.method,
@@ -66,8 +75,10 @@ pub async fn abandon(
         status(&reply),
         Json(&reply.headers) as _,
         &reply.body,
+        request.key.as_str(),
     );
-    let is_written = written.execute(&mut *tx).await?.rows_affected() == 1;
+    let written = written.execute(&mut *tx).await;
+    let is_written = written.map_err(sealed_meanwhile)?.rows_affected() == 1;
     match claim::read(tx, request).await? {
         Some(Found::Completed(record)) if is_written || record.is_of_any_request() => {
             Ok(Abandoned::Now(record))
@@ -83,5 +94,18 @@ pub async fn abandon(
         Some(Found::Expired) | None => {
             Err(Failure::internal("the record of the key is gone while it is locked").into())
         }
+    }
+}
+
+/// What the insert may say of a record that was sealed since the look: the next look finds it.
+fn sealed_meanwhile(error: sqlx::Error) -> Failure {
+    let is_taken = sqlstate(&error).is_some_and(|code| code == "23505");
+    let failure = Failure::from(error);
+    match is_taken {
+        true => Failure {
+            run_again: RunAgain::AtOnce,
+            ..Failure::unavailable(failure.cause)
+        },
+        false => failure,
     }
 }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{Failure, Fingerprint, FingerprintInput, IdempotencyKey, Record, in_flight::EntryId};
+use crate::{
+    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Record, Seal, in_flight::EntryId,
+};
 
 /// One request that carries an idempotency key.
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ pub struct Request {
     /// Whether it belongs to a larger request, which has begun. Then it is neither counted nor
     /// refused where requests are, and the larger request tells why it failed.
     pub is_step: bool,
+    /// How its record is sealed, and a sealed one is opened. `None`: a sealed record fails it.
+    pub seal: Option<Seal>,
 }
 
 impl Request {
@@ -45,6 +49,7 @@ impl Request {
             request_id: format!("req_{}", Uuid::now_v7().simple()),
             wait: Duration::ZERO,
             is_step: false,
+            seal: None,
         }
     }
 

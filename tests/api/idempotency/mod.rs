@@ -15,6 +15,7 @@ mod key_inspection;
 mod keys;
 mod limits;
 mod outcomes;
+mod sealed;
 mod shapes;
 mod shedding;
 mod workflow_pages;

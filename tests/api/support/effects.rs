@@ -128,6 +128,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
         is_step: false,
+        seal: None,
     }
 }
 

@@ -222,7 +222,7 @@ impl<E: ExternalEffect> Phases<E> {
                 lease::delete(&mut tx, lease).await?;
                 let (account_id, key) = (lease.account_id, &lease.key);
                 let retention = &self.idempotency.retention;
-                let saved = reply::save(&mut tx, account_id, key, reply, retention);
+                let saved = reply::save(&mut tx, account_id, key, (reply, None), retention);
                 CompletionOutcome::Completed(Arc::new(saved.await?))
             }
             CallOutcome::NotExecuted(failure) if !lease.in_doubt => {
