@@ -324,6 +324,7 @@ async fn apps(
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
         policy: ServedDocument::of(&policy(&config.values))?,
+        seal: config.seal.clone(),
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),

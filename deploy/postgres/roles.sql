@@ -97,10 +97,10 @@ WITH rights (role, tables, verb, columns, but) AS (
               idempotency_tombstones,inventory,operations,orders,payment_intents,payment_methods,refunds,request_counts,setup_intents,
               webhook_deliveries,webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
-    -- Of several databases, each knows which one it is.
-    ('app', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
-    ('sweeper', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
-    ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
+    -- Of several databases, each knows which one it is. Where replies are sealed, there is an index for it.
+    ('app', '{idempotency_seal_migrations,shard,shard_migrations}', 'SELECT', NULL, NULL),
+    ('sweeper', '{idempotency_seal_migrations,shard,shard_migrations}', 'SELECT', NULL, NULL),
+    ('reader', '{idempotency_seal_migrations,shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
               fault_plans,idempotency_keys,idempotency_leases,idempotency_tombstones,inventory,last_check,
               manual_resolutions,

@@ -17,6 +17,7 @@ use crate::{
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
         Failure, IdempotencyKey, Inspected, KeyReport, LeasedKey, WantedKeys, list_leased_keys,
+        sealed_key,
     },
     server,
     store::key_story::{self, KeyStory},
@@ -230,13 +231,14 @@ impl Story {
             key: Some(text.clone()),
             in_doubt: false,
         };
-        let (of_key, first) = (text.clone(), found.request());
+        let keys = [text.clone(), sealed_key(account.0, &text)];
+        let first = found.request();
         let reading = database.snapshot(move |connection| {
             Box::pin(async move {
                 let lease = list_leased_keys(&mut *connection, &wanted, 1).await?.pop();
                 let names = Names::of(&mut *connection, [account].into_iter()).await?;
                 let executed = first.as_ref().map(|first| &*first.request_id);
-                let story = key_story::read(connection, account, &of_key, executed, REQUESTS_MAX);
+                let story = key_story::read(connection, account, &keys, executed, REQUESTS_MAX);
                 Ok((lease, names, story.await?))
             })
         });

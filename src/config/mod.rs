@@ -26,10 +26,13 @@ use self::{
         ALLOWED_HOSTS, ANY_TEST_KEY, DATA_DIR, DATABASE_URL, DEV_API_KEY, EVENT_RETENTION, FAULTS,
         KEEP_ALIVE_TIMEOUT, LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR,
         PROCESSOR_DATABASE_URL, PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT,
-        REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
+        REQUEST_LOG_RETENTION, RUST_LOG, SEAL_REPLIES, SEAL_SECRETS, TRACES,
     },
 };
-use crate::{database::embedded, idempotency::InProgressLimits};
+use crate::{
+    database::embedded,
+    idempotency::{InProgressLimits, Seal},
+};
 
 pub use self::{
     database::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
@@ -66,6 +69,8 @@ pub struct Config {
     pub shards: Vec<ShardUrl>,
     /// The dev account's key, if there is to be one.
     pub dev_api_key: Option<String>,
+    /// `SEAL_SECRETS`; `None` stores replies as they are.
+    pub seal: Option<Seal>,
     /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
     pub processor: Option<ProcessorConfig>,
     /// `EVENT_RETENTION`, `OPERATION_RETENTION`, `REQUEST_LOG_RETENTION`
@@ -157,11 +162,17 @@ impl Config {
         values.check_times(&source);
         check_faults(&source, values.faults);
         check_any_test_key(&source, &values);
+        let seal = source.optional(&SEAL_SECRETS).map(Seal::from);
+        if values.seals_all && seal.is_none() {
+            let expected = "secrets where SEAL_SECRETS is unset: set SEAL_SECRETS to seal replies";
+            source.bad(SEAL_REPLIES.name, expected);
+        }
         let config = Self {
             allowed_hosts,
             database,
             shards,
             dev_api_key,
+            seal,
             in_progress: in_progress::limits(&source, values.pool_connections),
             processor: ProcessorConfig::read(&source, &values),
             retention: RetentionTimes {
@@ -492,6 +503,12 @@ mod tests {
             ("EMPTY_LISTS", &["on"]),
             // Not without DEV_API_KEY.
             ("ANY_TEST_KEY", &["yes", "true"]),
+            (
+                "SEAL_SECRETS",
+                &["short", ",", "a-secret-of-thirty-two-characters,"],
+            ),
+            // Not without SEAL_SECRETS.
+            ("SEAL_REPLIES", &["some", "all"]),
             ("LOG_FORMAT", &["xml"]),
             ("RUST_LOG", &["charge_once=loud"]),
         ] {

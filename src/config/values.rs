@@ -8,7 +8,7 @@ use charge_once_postgres::database::shards::{ShardUrl, parse_shard_urls};
 use charge_once_service::settings::values::{Parsed, count, duration, number, one_of};
 use reqwest::Url;
 
-use crate::domain::api_key::API_KEY;
+use crate::{domain::api_key::API_KEY, idempotency::SealSecrets};
 
 /// PostgreSQL counts in microseconds. Longer is possible but a mistake: tables hold all of the
 /// time.
@@ -39,6 +39,14 @@ pub(super) fn schemes(text: &str) -> Parsed<Vec<String>> {
     let schemes: Option<_> = schemes.collect();
     schemes
         .ok_or_else(|| "schemes in lower case without a colon, such as myapp,shop-app".to_owned())
+}
+
+/// The new one first, in the form that an environment variable can have.
+pub(super) fn seal_secrets(text: &str) -> Parsed<SealSecrets> {
+    SealSecrets::new(text.split(',').map(str::trim)).map_err(|_| {
+        "secrets of 32 characters or more with commas between them; openssl rand -hex 32 makes one"
+            .to_owned()
+    })
 }
 
 /// Which requests may come without an idempotency key.

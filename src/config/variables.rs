@@ -15,6 +15,7 @@ use charge_once_service::settings::{values::*, variables};
 use charge_once_service::traces::variables::*;
 
 use super::values::*;
+use crate::idempotency::SealSecrets;
 
 variables! {
     /// The variables that are read as they are.
@@ -99,6 +100,12 @@ variables! {
          PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.";
     IN_FLIGHT_WAIT_V1 as in_flight_wait_v1: Duration = "10s", in_flight_wait,
         "How long a duplicate under /v1 waits for the first request's reply; at most 30s.";
+    SEAL_SECRETS: SealSecrets, seal_secrets,
+        "Secrets of 32 characters or more that encrypt stored replies, with commas between them: the first seals, \
+         all open. Unset: none is encrypted. See docs/operations.md.";
+    SEAL_REPLIES as seals_all: bool = "secrets", |text| one_of(text, &[("secrets", false), ("all", true)]),
+        "Which replies SEAL_SECRETS encrypts: those that show a secret (secrets), or all of requests of one \
+         transaction (all).";
     REPLAY_CACHE as replay_cache: Option<NonZeroU64> = "32MiB", replay_cache,
         "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
          0 keeps none.";

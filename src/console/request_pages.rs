@@ -24,7 +24,7 @@ use crate::{
     database::PgConnection,
     domain::ids::*,
     http::error::HttpError,
-    idempotency::{IdempotencyKey, Inspected, WantedKeys, list_leased_keys},
+    idempotency::{IdempotencyKey, Inspected, WantedKeys, list_leased_keys, sealed_key},
     store::{
         self,
         key_story::{self, KeyStory},
@@ -73,8 +73,9 @@ impl AccountPages {
                 };
                 let executed = first.as_ref().map(|first| &*first.request_id);
                 let max = rows(requests_max);
+                let keys = [sealed_key(account.0, &text), text];
                 let story =
-                    key_story::read(&mut *connection, account, &text, executed, max).await?;
+                    key_story::read(&mut *connection, account, &keys, executed, max).await?;
                 let events: Vec<_> = story.events.iter().map(|event| event.id).collect();
                 let deliveries = deliveries_of(connection, account, &events).await?;
                 Ok((leased, story, deliveries))

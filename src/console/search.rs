@@ -14,6 +14,7 @@ use crate::{
     domain::{customer::CustomersWith, ids::*},
     store,
     webhooks::deliveries,
+    wire::events::key_of_client,
 };
 
 /// Customers with one e-mail address that a search finds.
@@ -41,12 +42,14 @@ pub(super) async fn look_up(
         let (all, behind) = (RequestFilter::default(), next(id));
         let first = request_log::list(&mut *connection, account.0, &all, behind, 1).await?;
         let request = first.into_iter().find(|request| request.id == id);
-        found.extend(request.map(|request| match request.idempotency_key {
-            Some(key) => Found::Key(key),
-            None => Found::Request {
-                before: RequestId(behind).to_string(),
+        found.extend(request.map(
+            |request| match request.idempotency_key.and_then(key_of_client) {
+                Some(key) => Found::Key(key),
+                None => Found::Request {
+                    before: RequestId(behind).to_string(),
+                },
             },
-        }));
+        ));
     }
     if let Some(id) = uuid::<WebhookDeliveryId>(&name)
         && deliveries::find(&mut *connection, account.0, id)

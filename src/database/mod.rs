@@ -93,6 +93,19 @@ pub const SHARD_SCHEMA: &[MigrationSet] = &[
     shards::SHARD_MIGRATIONS,
 ];
 
+/// What sealed replies need more.
+const SEAL: MigrationSet = MigrationSet {
+    migrator: &idempotency::SEAL_MIGRATIONS,
+    table: idempotency::SEAL_MIGRATIONS_TABLE,
+    baseline: None,
+    beside: None,
+};
+
+/// Both schemas, where replies are sealed.
+static SEALED: LazyLock<[Vec<MigrationSet>; 2]> = LazyLock::new(|| {
+    [SCHEMA, SHARD_SCHEMA].map(|schema| schema.iter().copied().chain([SEAL]).collect())
+});
+
 /// The tables of the card processor's simulator, in a database of its own.
 pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
     migrator: &service::MIGRATIONS,
@@ -108,9 +121,13 @@ pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
 impl Config {
     /// What each database of the API must have.
     pub fn schema(&self) -> Schema {
+        let [one, several] = match self.seal {
+            None => [SCHEMA, SHARD_SCHEMA],
+            Some(_) => SEALED.each_ref().map(Vec::as_slice),
+        };
         match &*self.shards {
-            [] => SCHEMA,
-            [_, ..] => SHARD_SCHEMA,
+            [] => one,
+            [_, ..] => several,
         }
     }
 

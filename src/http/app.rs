@@ -21,7 +21,7 @@ use crate::{
     config::Values,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::{fault_plan::targets_of_request, ids::AccountId},
-    idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
+    idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request, Seal},
     store::fault_plans,
     wire::error::ApiError,
     work::{CheckoutPhases, NetworkPhases, RunVerb, SlowLane},
@@ -74,6 +74,8 @@ pub struct Shared {
     pub known_routes: &'static KnownRoutes,
     /// What clients may rely on when they retry.
     pub policy: ServedDocument,
+    /// What seals stored replies, if any are.
+    pub seal: Option<Seal>,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
     /// For probes: what does not work beside requests.

@@ -11,7 +11,10 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest,
     dev::Payload,
-    http::header::{HeaderMap, HeaderValue},
+    http::{
+        Method,
+        header::{HeaderMap, HeaderValue},
+    },
     web,
 };
 use charge_once_service::edge::{decoded_path, read_body, routed_path};
@@ -43,7 +46,7 @@ use crate::{
     },
     idempotency::{
         Failure, FailureKind, Fingerprint, FingerprintInput, HeaderError, IdempotencyKey,
-        Inspected, Parameters, Request, WorkflowName,
+        Inspected, Parameters, Request, Seal, WorkflowName,
     },
     telemetry::{requests::Observation, traces},
     wire::{
@@ -232,10 +235,12 @@ impl MutatingRequest {
         let limit = app.values.body_limit;
         let bytes = read_body(headers, payload, limit, work_begins(app, request)).await?;
         let key = idempotency_key(app, request)?;
+        let seal = seal(app, request);
+        let stored_key = Seal::stored_key(seal.as_ref(), account.id.0, key.as_str());
         let mut forbidden = forbidden_key(&key);
         let observation = Observation::of(request);
         if forbidden.is_none() {
-            request_log::has_key(request, &key);
+            request_log::has_key(request, &stored_key);
             if let Some(observation) = &observation {
                 observation.has_key(account.id, &key);
                 if key.is_assigned() {
@@ -290,7 +295,7 @@ impl MutatingRequest {
                     dialect,
                     api_version,
                     request_id: request_id.clone(),
-                    idempotency_key: key.as_str().to_owned(),
+                    idempotency_key: stored_key,
                 },
                 traceparent: traces::traceparent(),
                 path_id: request.match_info().query("id").to_owned(),
@@ -301,17 +306,40 @@ impl MutatingRequest {
                 key,
                 fingerprint,
                 method: request.method().to_string(),
-                path: stored_path(request, &decoded_path),
+                path: stored_path(app, request, &decoded_path),
                 label: workflow.as_ref().map(WorkflowName::to_label),
                 request_id,
                 wait: preferred_wait(headers).unwrap_or_else(|| usual_wait(&app.values, dialect)),
                 retention: Some(retention(app, request)),
                 is_step: false,
+                seal,
             },
             testing,
             observation,
         })
     }
+}
+
+/// Requests whose replies show a secret that the client can't read again, or the key of a sealed
+/// record. Each is one transaction.
+const SECRET_REPLIES: [&str; 3] = [
+    "/webhook_endpoints",
+    "/test/accounts",
+    "/idempotency-keys/{key}/abandon",
+];
+
+/// How the request's record is sealed. What takes several transactions may be completed by another
+/// process, which has only what is stored of the key, so it is not sealed.
+fn seal(app: &App, request: &HttpRequest) -> Option<Seal> {
+    let seal = app.seal.clone()?;
+    let route = request.match_pattern().unwrap_or_default();
+    let route = below_prefix(&route);
+    let is_one_transaction = app.phases.is_none() && route != "/checkouts";
+    let shows_secret = request.method() == Method::POST && SECRET_REPLIES.contains(&route);
+    Some(Seal {
+        seals: shows_secret || (app.values.seals_all && is_one_transaction),
+        ..seal
+    })
 }
 
 /// Lets a request go on that may not be stored, if its key has the record of this very request.
@@ -564,10 +592,12 @@ fn identity<'a>(canonical: Option<&'a [u8]>, raw: &'a [u8]) -> Parameters<'a> {
     canonical.map_or(Parameters::Raw(raw), Parameters::Canonical)
 }
 
-/// What key look-ups show of the path: without the API key that a client has put there.
-fn stored_path(request: &HttpRequest, decoded: &str) -> String {
-    if holds_secret(decoded) {
-        return request.match_pattern().unwrap_or_default();
+/// What key look-ups show of the path: without the API key that a client has put there, and without
+/// a key that may be that of a sealed record.
+fn stored_path(app: &App, request: &HttpRequest, decoded: &str) -> String {
+    let route = request.match_pattern().unwrap_or_default();
+    if holds_secret(decoded) || request_log::names_key(app, &route) {
+        return route;
     }
     routed_path(request).to_owned()
 }

@@ -16,7 +16,7 @@ use crate::{
         api_key::holds_secret,
         ids::{AccountId, RequestId},
     },
-    idempotency::{Fingerprint, IdempotencyKey},
+    idempotency::Fingerprint,
     telemetry::known,
     wire::error::ErrorCode,
 };
@@ -35,16 +35,24 @@ pub(super) fn begin(request: &ServiceRequest, id: RequestId) -> Option<Entry> {
 pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
     if let Some(entry) = request.extensions().get::<Entry>() {
         let route = request.match_pattern().unwrap_or_default();
-        let path = Some(request.uri().path()).filter(|path| is_loggable(path));
+        let names_key = request
+            .app_data::<web::Data<App>>()
+            .is_some_and(|app| names_key(app, &route));
+        let path = Some(request.uri().path()).filter(|path| !names_key && is_loggable(path));
         entry.authenticated(account.0, known(request.method()), route, path);
     }
 }
 
-/// The request's key has passed its checks.
-pub(super) fn has_key(request: &HttpRequest, key: &IdempotencyKey) {
+/// The request's key has passed its checks. It is kept as it is stored.
+pub(super) fn has_key(request: &HttpRequest, stored_key: &str) {
     if let Some(entry) = request.extensions().get::<Entry>() {
-        entry.has_key(key.as_str());
+        entry.has_key(stored_key);
     }
+}
+
+/// Whether a path of this route names a key that may be that of a sealed record, and is not kept.
+pub(super) fn names_key(app: &App, route: &str) -> bool {
+    app.seal.is_some() && route.contains("{key}")
 }
 
 /// The request is one of a test: the report on its client compares what requests ask for.

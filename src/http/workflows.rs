@@ -80,7 +80,11 @@ async fn page(app: &App, caller: Caller, name: &[u8], query: StepsQuery) -> Http
     let message = "Must be a key in this workflow.";
     let no_step = || Error::invalid(Some(STARTING_AFTER.to_owned()), message);
     let after = query.starting_after;
-    let after = after.map(|key| IdempotencyKey::parse(key.as_bytes()));
+    let after = after.map(|key| match key.strip_prefix(',') {
+        // What stands in place of a key whose reply is sealed.
+        Some(rest) => IdempotencyKey::reserved(rest),
+        None => IdempotencyKey::parse(key.as_bytes()),
+    });
     let after = after.transpose().map_err(|_| no_step())?;
 
     let encoded = encode_segment(name.as_str());

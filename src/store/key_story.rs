@@ -40,16 +40,20 @@ pub async fn find_accounts(
         "
         SELECT accounts.id
           FROM accounts
+         -- As `sealed_key` computes it.
+         CROSS JOIN LATERAL (
+               SELECT ',sealed.' || encode(sha256((accounts.id::text || ':' || $1)::bytea), 'hex')
+               ) AS sealed (key)
           -- With a limit, each is looked up: a join of the tables may read all records.
          CROSS JOIN LATERAL (
                (SELECT 1
                   FROM idempotency_keys
-                 WHERE account_id = accounts.id AND key = $1
+                 WHERE account_id = accounts.id AND key IN ($1, sealed.key)
                  LIMIT 1)
                 UNION ALL
                (SELECT 1
                   FROM request_log
-                 WHERE account_id = accounts.id AND idempotency_key = $1
+                 WHERE account_id = accounts.id AND idempotency_key IN ($1, sealed.key)
                  LIMIT 1)
                 LIMIT 1) AS used
          WHERE accounts.closed_at IS NULL
@@ -63,23 +67,28 @@ pub async fn find_accounts(
 }
 
 /// Reads the story of a key: at most `requests_max` requests, and the events of the one that
-/// executed. That is `executed`, a `req_…`, or the first one that is left of the log. Takes no
-/// lock.
+/// executed. That is `executed`, a `req_…`, or the first one that is left of the log. The key is
+/// looked for as it is, and as the hash that stands for it where its reply is sealed. Takes no lock.
 pub async fn read(
     connection: &mut PgConnection,
     account: AccountId,
-    key: &str,
+    keys: &[String; 2],
     executed: Option<&str>,
     requests_max: i64,
 ) -> Result<KeyStory, sqlx::Error> {
-    let mut requests = list_of_key(connection, account.0, key, requests_max).await?;
-    requests.reverse();
+    let mut requests = Vec::new();
+    for key in keys {
+        requests.extend(list_of_key(connection, account.0, key, requests_max).await?);
+    }
+    requests.sort_by_key(|request| request.id);
     let began = executed
         .and_then(RequestId::parse)
         .or_else(|| requests.first().map(|first| RequestId(first.id)));
-    let events = match began {
-        Some(id) => events::list_of_key(connection, account.0, id.0, key).await?,
-        None => Vec::new(),
-    };
+    let mut events = Vec::new();
+    if let Some(id) = began {
+        for key in keys {
+            events.extend(events::list_of_key(connection, account.0, id.0, key).await?);
+        }
+    }
     Ok(KeyStory { requests, events })
 }

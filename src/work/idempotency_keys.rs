@@ -35,7 +35,7 @@ impl Command for AbandonKey {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let () = checked(&self.params)?;
         let key = self.given_up.key.as_str();
-        if key == self.origin.asked_by.idempotency_key {
+        if self.given_up.stored_key() == self.origin.asked_by.idempotency_key {
             let message = "The Idempotency-Key is that of this request. It gives another one up.";
             return Err(ApiError::invalid("key", message).into());
         }

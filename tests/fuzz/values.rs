@@ -195,6 +195,7 @@ fn stored_replies() {
             fingerprint: vec![0; 32],
             created_at: now,
             expires_at: now,
+            is_sealed: false,
         };
         let Ok(response) = render(&record, replayed) else {
             return Ok(());

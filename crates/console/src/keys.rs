@@ -367,7 +367,10 @@ fn stored_reply(record: &Record) -> Markup {
             "HTTP " (reply.status)
             @for (name, value) in &reply.headers { "\n" (name) ": " (masked::text(value)) }
         }
-        @match masked::pretty(&reply.body) {
+        @match masked::pretty(&reply.body).filter(|_| !record.is_sealed) {
+            _ if record.is_sealed => {
+                p { "The body is " (state("sealed")) ": " (reply.body.len()) " bytes, which a retry with the key opens." }
+            },
             Some(body) => {
                 pre data-copy role="group" tabindex="0" aria-label="Body of the stored reply" { (body) }
             },

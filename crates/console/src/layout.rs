@@ -387,6 +387,10 @@ pub(super) fn short(text: &str) -> Markup {
 
 /// A key, which leads to its story.
 pub(super) fn key_link(key: &str) -> Markup {
+    // A hash stands in place of the key, and leads nowhere.
+    if key.starts_with(',') {
+        return state("sealed");
+    }
     let shown = shortened(key);
     html! { a .mono href=(key_path(key)) title=[(shown != key).then_some(key)] { (shown) } }
 }

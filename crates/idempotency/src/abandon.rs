@@ -47,11 +47,12 @@ impl Idempotency {
         let request = Request {
             fingerprint: Fingerprint::OF_ANY_REQUEST,
             ..request.clone()
-        };
+        }
+        .unsealed();
         match claim::claim(tx, &request, retention, self.recall).await? {
             Claim::Mine => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
-                let record = save(tx, account_id, key, reply).await?;
+                let record = save(tx, account_id, key, (reply, None)).await?;
                 Ok(Abandoned::Now(Arc::new(record)))
             }
             Claim::Remembered(remembered) => Ok(Abandoned::Remembered(remembered)),

@@ -162,7 +162,7 @@ enum Inserted {
     New,
     /// But the record of an earlier request has expired, and is remembered.
     Remembered,
-    /// A committed row has the key.
+    /// A committed row has the key, or the hash that stands for it in a sealed record.
     Not,
 }
 
@@ -182,14 +182,14 @@ async fn insert(
                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
                 label, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
-        ON CONFLICT (account_id, key) DO NOTHING
+        ON CONFLICT DO NOTHING
         RETURNING CASE WHEN $10::timestamptz <= now() - $9::interval THEN true
                        WHEN $11::interval IS NULL THEN false
                        ELSE idempotency_key_is_remembered(idempotency_tombstone_id($1, $2), $11)
                        END AS "is_remembered!"
         "#,
         request.account_id,
-        request.key.as_str(),
+        &request.stored_key(),
         request.fingerprint.version(),
         request.fingerprint.bytes(),
         request.method,
@@ -247,23 +247,28 @@ pub(crate) async fn read(
     Ok(found.into_values().next())
 }
 
-/// Reads the rows of several requests, as [`read`] does, by account and key.
+/// Reads the rows of several requests, as [`read`] does, by account and key. Each key is
+/// looked for as it is, and as a hash.
 pub(crate) async fn read_all(
     tx: &mut PgConnection,
     requests: &[&Request],
 ) -> Result<HashMap<(Uuid, String), Found>, sqlx::Error> {
+    let wanted = requests.iter();
+    let wanted = wanted.flat_map(|request| request.stored_keys().map(|stored| (*request, stored)));
+    let wanted: Vec<_> = wanted.collect();
     let rows = sqlx::query!(
         r#"
-        SELECT record.account_id, record.key, request_id, method, path, fingerprint_version,
-               fingerprint, created_at, expires_at, status,
+        SELECT record.account_id, wanted.key AS "key!", record.key AS stored_key, request_id,
+               method, path, fingerprint_version, fingerprint, created_at, expires_at, status,
                headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body, resource_id,
                label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
-          FROM UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, key)
+          FROM UNNEST($1::uuid[], $2::text[], $3::text[]) AS wanted (account_id, key, stored_key)
           JOIN idempotency_keys AS record
-            ON record.account_id = wanted.account_id AND record.key = wanted.key
+            ON record.account_id = wanted.account_id AND record.key = wanted.stored_key
         "#,
-        &column(requests, |request| request.account_id),
-        &column(requests, |request| request.key.as_str()) as _,
+        &column(&wanted, |(request, _)| request.account_id),
+        &column(&wanted, |(request, _)| request.key.as_str()) as _,
+        &column(&wanted, |(_, stored)| stored.as_str()) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -280,6 +285,7 @@ pub(crate) async fn read_all(
             method: row.method,
             path: row.path,
             label: row.label,
+            is_sealed: row.stored_key.starts_with(crate::seal::SEALED),
             fingerprint_version: row.fingerprint_version,
             fingerprint: row.fingerprint,
             created_at: row.created_at,
@@ -312,13 +318,13 @@ async fn take_over(
     let taken = sqlx::query!(
         r#"
         UPDATE idempotency_keys
-           SET fingerprint_version = $3, fingerprint = $4, method = $5, path = $6, request_id = $7,
-               label = $8, created_at = now(), expires_at = now() + $9::interval,
+           SET key = $2, fingerprint_version = $3, fingerprint = $4, method = $5, path = $6,
+               request_id = $7, label = $8, created_at = now(), expires_at = now() + $9::interval,
                status = NULL, headers = NULL, body = NULL, resource_id = NULL
-         WHERE account_id = $1 AND key = $2 AND status IS NOT NULL AND expires_at <= now()
+         WHERE account_id = $1 AND key = ANY ($10) AND status IS NOT NULL AND expires_at <= now()
         "#,
         request.account_id,
-        request.key.as_str(),
+        &request.stored_key(),
         request.fingerprint.version(),
         request.fingerprint.bytes(),
         request.method,
@@ -326,6 +332,7 @@ async fn take_over(
         request.request_id,
         request.label,
         retention,
+        &request.stored_keys(),
     )
     .execute(tx)
     .await?;

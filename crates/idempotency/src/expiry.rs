@@ -140,7 +140,7 @@ async fn sweep_batch(
                    ('x' || encode(substring(fingerprint FOR 8), 'hex'))::bit(64)::bigint,
                    expires_at, CASE WHEN octet_length(resource_id) <= 31 THEN resource_id END
               FROM deleted
-             WHERE expires_at > now() - $2::interval AND key NOT LIKE ',%'
+             WHERE expires_at > now() - $2::interval AND (key NOT LIKE ',%' OR key LIKE ',sealed.%')
              ORDER BY id, expires_at DESC
             ON CONFLICT (id) DO UPDATE
                SET request = excluded.request, expired_at = excluded.expired_at,

@@ -43,7 +43,8 @@ pub async fn forget(
              USING completed
              WHERE record.ctid = completed.ctid
             RETURNING record.key)
-        SELECT count(*) AS "rows!", count(*) FILTER (WHERE key NOT LIKE ',%') AS "keys!",
+        SELECT count(*) AS "rows!",
+               count(*) FILTER (WHERE key NOT LIKE ',%' OR key LIKE ',sealed.%') AS "keys!",
                max(key) AS last
           FROM deleted
         "#,
@@ -112,7 +113,8 @@ pub async fn expire(
               FROM completed
              WHERE record.ctid = completed.ctid
             RETURNING record.key)
-        SELECT count(*) AS "rows!", count(*) FILTER (WHERE key NOT LIKE ',%') AS "keys!",
+        SELECT count(*) AS "rows!",
+               count(*) FILTER (WHERE key NOT LIKE ',%' OR key LIKE ',sealed.%') AS "keys!",
                max(key) AS last
           FROM expired
         "#,

@@ -408,6 +408,7 @@ mod tests {
             fingerprint: Vec::new(),
             created_at: chrono::DateTime::UNIX_EPOCH,
             expires_at: chrono::DateTime::UNIX_EPOCH,
+            is_sealed: false,
         };
         Outcome::Stored {
             record: Arc::new(record),

@@ -87,6 +87,8 @@ pub struct KnownOutcome {
     pub status: u16,
     /// When this is forgotten.
     pub expires_at: DateTime<Utc>,
+    /// Whether its body is stored encrypted.
+    pub is_sealed: bool,
 }
 
 impl KnownRequest {
@@ -133,6 +135,7 @@ impl From<&Record> for KnownRequest {
             outcome: is_completed.then_some(KnownOutcome {
                 status: record.reply.status,
                 expires_at: record.expires_at,
+                is_sealed: record.is_sealed,
             }),
             in_doubt: false,
         }

@@ -25,6 +25,7 @@ mod migrations;
 mod observer;
 mod reply;
 mod request;
+mod seal;
 mod sqlstate;
 mod trace;
 mod transaction;
@@ -51,6 +52,8 @@ mod phases;
 mod replay_cache;
 #[cfg(feature = "report")]
 mod report;
+#[cfg(feature = "seal")]
+mod seal_secrets;
 #[cfg(feature = "workflow")]
 mod workflow;
 
@@ -72,6 +75,7 @@ pub use memory::{Memory, Remembered};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
 pub use request::{Outcome, Request, Settings};
+pub use seal::{Cipher, Seal, sealed_key};
 
 pub use acknowledged::acknowledged;
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
@@ -102,6 +106,8 @@ pub use http::HeaderError;
 pub use inspect::{InFlightCounts, Inspected, KnownOutcome, KnownRequest};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
+#[cfg(feature = "seal")]
+pub use migrations::{SEAL_MIGRATIONS, SEAL_MIGRATIONS_TABLE};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect, LeaseSettings, Leased,
@@ -111,6 +117,8 @@ pub use phases::{
 pub use replay_cache::{ReplayCache, ReplayCacheObserver};
 #[cfg(feature = "report")]
 pub use report::KeyReport;
+#[cfg(feature = "seal")]
+pub use seal_secrets::{SEAL_SECRET_MIN_BYTES, SealSecrets, SealSecretsError};
 #[cfg(feature = "workflow")]
 pub use workflow::{Step, Steps, WorkflowName, WorkflowNameError};
 

@@ -56,6 +56,8 @@ pub struct Record {
     pub created_at: DateTime<Utc>,
     /// When the record dies, by the database's clock.
     pub expires_at: DateTime<Utc>,
+    /// Whether the body is as it is stored, encrypted: a look at a key opens nothing.
+    pub is_sealed: bool,
 }
 
 impl Record {
@@ -267,7 +269,8 @@ pub(crate) fn status(reply: &Reply) -> i16 {
 }
 
 /// Saves the outcome in the row that this transaction claimed, or may complete, and gives back the
-/// whole record. An outcome that took long lives as long as any other with its retention.
+/// whole record. An outcome that took long lives as long as any other with its retention. `key` is
+/// as it is stored, and so is the body, if it is `sealed`.
 ///
 /// This must be the transaction's last statement: `COMMIT` of a transaction that an earlier,
 /// swallowed error has aborted answers "ok" and rolls back, but a statement in it fails.
@@ -275,7 +278,7 @@ pub(crate) async fn save(
     tx: &mut PgConnection,
     account_id: uuid::Uuid,
     key: &str,
-    reply: Reply,
+    (reply, sealed): (Reply, Option<Vec<u8>>),
 ) -> Result<Record, sqlx::Error> {
     let row = sqlx::query!(
         r#"
@@ -290,7 +293,7 @@ pub(crate) async fn save(
         key,
         status(&reply),
         sqlx::types::Json(&reply.headers) as _,
-        &reply.body,
+        sealed.as_ref().unwrap_or(&reply.body),
         reply.resource_id,
     )
     .fetch_one(tx)
@@ -305,5 +308,6 @@ pub(crate) async fn save(
         fingerprint: row.fingerprint,
         created_at: row.created_at,
         expires_at: row.expires_at,
+        is_sealed: false,
     })
 }

@@ -96,10 +96,12 @@ fn lines_of(request: &KnownRequest) -> Vec<String> {
     let first = format!("request  {method} {path}  {request_id}");
     let about = request.resource_id.as_ref();
     let about = about.map_or_else(String::new, |resource| format!(", about {resource}"));
+    let is_sealed = request.outcome.is_some_and(|outcome| outcome.is_sealed);
+    let sealed = if is_sealed { ", sealed" } else { "" };
     let (mut lines, expires) = match &request.outcome {
         None => (vec![first + &about], String::new()),
         Some(outcome) => (
-            vec![first, format!("reply    {}{about}", outcome.status)],
+            vec![first, format!("reply    {}{sealed}{about}", outcome.status)],
             format!(", expires {:.0}", outcome.expires_at),
         ),
     };
@@ -122,7 +124,11 @@ fn request_to_json(request: &KnownRequest) -> Map<String, Value> {
         "created_at": request.created_at.map(rfc_3339),
     }));
     if let Some(outcome) = &request.outcome {
-        let ended = json!({ "status": outcome.status, "expires_at": rfc_3339(outcome.expires_at) });
+        let ended = json!({
+            "status": outcome.status,
+            "sealed": outcome.is_sealed,
+            "expires_at": rfc_3339(outcome.expires_at),
+        });
         told.extend(object(ended));
     }
     told
@@ -211,6 +217,7 @@ mod tests {
             fingerprint: vec![1, 0xab],
             created_at: at(0),
             expires_at: at(60),
+            is_sealed: true,
         }
     }
 
@@ -264,7 +271,7 @@ mod tests {
             ..in_doubt()
         };
         let (text, json) = (report.lines().join("\n"), report.to_json());
-        let reply = "\nreply    201, about booking-1\nused     1970-01-01 00:00:00 UTC, expires 1970-01-01 \
+        let reply = "\nreply    201, sealed, about booking-1\nused     1970-01-01 00:00:00 UTC, expires 1970-01-01 \
                      00:01:00 UTC\n";
         assert!(text.contains(reply), "{text}");
         assert_eq!(json["state"], "completed");

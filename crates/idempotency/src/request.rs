@@ -6,7 +6,8 @@ use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
 use crate::{
-    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Memory, Record, in_flight::EntryId,
+    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Memory, Record, Seal,
+    in_flight::EntryId,
 };
 
 /// One request that carries an idempotency key.
@@ -35,6 +36,8 @@ pub struct Request {
     /// Whether it belongs to a larger request, which has begun. Then it is neither counted nor
     /// refused where requests are, and the larger request tells why it failed.
     pub is_step: bool,
+    /// How its record is sealed, and a sealed one is opened. `None`: a sealed record fails it.
+    pub seal: Option<Seal>,
 }
 
 impl Request {
@@ -51,6 +54,7 @@ impl Request {
             wait: Duration::ZERO,
             retention: None,
             is_step: false,
+            seal: None,
         }
     }
 

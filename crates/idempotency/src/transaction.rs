@@ -193,8 +193,9 @@ impl Idempotency {
         // would leave a charge whose retry finds no reply.
         let outcome = match worked {
             Verdict::Answered(reply) => {
-                let (account_id, key) = (request.account_id, request.key.as_str());
-                let saved = reply::save(&mut tx, account_id, key, reply);
+                let (account_id, key) = (request.account_id, &request.stored_key());
+                let sealed = request.sealed(&reply)?;
+                let saved = reply::save(&mut tx, account_id, key, (reply, sealed));
                 Verdict::Answered(Outcome::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
@@ -276,9 +277,8 @@ fn answer(request: &Request, claimed: Claim) -> Result<Option<Outcome>, Failure>
 
 /// A completed record answers only its own request.
 pub(crate) fn compare(request: &Request, record: Arc<Record>) -> Result<Outcome, Failure> {
-    Ok(if record.is_of(request)? {
-        Outcome::replay(record)
-    } else {
-        Outcome::Reused
-    })
+    match record.is_of(request)? {
+        true => request.replay(record),
+        false => Ok(Outcome::Reused),
+    }
 }

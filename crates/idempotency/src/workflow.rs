@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest, acknowledged::commit,
-    inspect::keys_in_doubt,
+    inspect::keys_in_doubt, seal::SEALED,
 };
 
 /// Everything that is read of a workflow is of one moment.
@@ -80,11 +80,12 @@ impl Idempotency {
         limit: usize,
     ) -> Result<Option<Steps>, Failure> {
         // Before the database is read: what commits in between is in both, and never in neither.
-        let mut in_flight = self.in_flight_here(account_id);
-        in_flight.retain(|(_, request)| request.label.as_deref() == Some(name.as_str()));
-        let in_flight = in_flight
-            .into_iter()
-            .map(|(key, request)| Step { key, request });
+        let mut in_flight = self.requests_in_flight(account_id);
+        in_flight.retain(|request| request.label.as_deref() == Some(name.as_str()));
+        let in_flight = in_flight.iter().map(|request| Step {
+            key: request.stored_key(),
+            request: KnownRequest::of(request),
+        });
         let (this, in_flight) = (self.clone(), in_flight.collect());
         self.look(async move {
             let mut connection = this.pool.acquire(account_id).await?;
@@ -214,7 +215,6 @@ async fn committed(
     .fetch_all(&mut *tx)
     .await?;
     let steps = found.into_iter().map(|found| Step {
-        key: found.key,
         request: KnownRequest {
             method: found.method,
             path: found.path,
@@ -226,9 +226,11 @@ async fn committed(
             outcome: found.status.map(|status| KnownOutcome {
                 status: status.unsigned_abs(),
                 expires_at: found.expires_at,
+                is_sealed: found.key.starts_with(SEALED),
             }),
             in_doubt: false,
         },
+        key: found.key,
     });
     let mut steps: Vec<_> = steps.collect();
     let unfinished = steps.iter().filter(|step| step.request.outcome.is_none());

@@ -494,3 +494,23 @@ async fn a_key_that_the_server_assigned_says_so_and_no_other() {
     visit.object("keys", key).await.must_have(&[says]);
     visit.object("keys", "key-1").await.must_lack(&[says]);
 }
+
+#[tokio::test]
+async fn a_sealed_reply_is_told_to_be_sealed_and_the_log_has_a_hash_in_place_of_its_key() {
+    let sealed = ("SEAL_SECRETS", "a-secret-of-thirty-two-characters");
+    let server = TestServer::start_with(&[CONSOLE, sealed]).await;
+    let visit = Visit::begin(&server).await;
+    let body = endpoint("https://example.com/hook");
+    let made = server
+        .client
+        .post("/webhook_endpoints", "key-1", &body)
+        .await;
+    log_holds(&server.database, 1).await;
+    let sealed = "<span class=\"state plain\">sealed</span>";
+    let page = visit.object("keys", "key-1").await;
+    page.must_have(&[sealed, &made.id(), "executed", "POST /webhook_endpoints"]);
+    page.must_lack(&["enabled_events", made.json()["secret"].as_str().unwrap()]);
+    let page = visit.page("/console/requests").await;
+    page.must_have(&[sealed, "/webhook_endpoints"]);
+    page.must_lack(&[",sealed.", "%2Csealed"]);
+}

@@ -18,6 +18,7 @@ mod outcomes;
 mod policy;
 mod remembered;
 mod retention;
+mod sealed;
 mod shapes;
 mod shedding;
 mod workflow_pages;

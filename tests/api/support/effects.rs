@@ -130,6 +130,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         wait,
         retention: None,
         is_step: false,
+        seal: None,
     }
 }
 

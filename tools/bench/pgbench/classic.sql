@@ -12,7 +12,7 @@ INSERT INTO idempotency_keys
         label, created_at, expires_at)
 VALUES (:account::uuid, :high::text || '-' || :low::text, 1, sha256(int8send(:high)), 'POST', '/charges',
         'req_01m80wgd1gecjsw9hega0f7sw9', NULL, now(), now() + '24 hours'::interval)
-ON CONFLICT (account_id, key) DO NOTHING;
+ON CONFLICT DO NOTHING;
 INSERT INTO charges
        (account_id, id, amount, amount_captured, currency, captured, status,
         card_brand, card_last4, card_exp_month, card_exp_year, customer, description,

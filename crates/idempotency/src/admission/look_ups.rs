@@ -149,7 +149,10 @@ async fn read(connections: &Connections, wanted: &[LookUp]) -> Result<Records, s
 /// executed.
 fn outcome_of(request: &Request, found: &Found) -> Option<Outcome> {
     match found {
-        Found::Completed(record) => compare(request, Arc::clone(record)).ok(),
+        Found::Completed(record) => {
+            let compared = compare(request, Arc::clone(record));
+            Some(compared.unwrap_or_else(Outcome::Failed))
+        }
         // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
         // would be a guess.
         Found::Unfinished(record) if record.is_of(request).ok()? => Some(Outcome::InUse),

@@ -35,13 +35,14 @@ const BEGIN: &str = begin!(
 /// gone then, and releasing it fails.
 const COMMIT: &str = "RELEASE SAVEPOINT batch; COMMIT";
 
+/// An account, and a key as it is stored.
 pub(super) type Id = (Uuid, String);
 
 /// When a record was made, and when it dies.
 pub(super) type Lifetime = (DateTime<Utc>, DateTime<Utc>);
 
 pub(super) fn id(request: &Request) -> Id {
-    (request.account_id, request.key.as_str().to_owned())
+    (request.account_id, request.stored_key())
 }
 
 /// Makes a connection that of batches, for as long as it lives. No statement on it may take longer
@@ -91,6 +92,15 @@ pub(super) async fn insert(
         Verdict::Answered(reply) => Some(reply),
         Verdict::Pending(_) => None,
     });
+    let sealed = decided.iter().map(|(request, recorded)| match recorded {
+        Verdict::Answered(reply) => request.sealed(reply),
+        Verdict::Pending(_) => Ok(None),
+    });
+    let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
+    let bodies = replies.iter().zip(&sealed).map(|(reply, sealed)| {
+        let body = reply.map(|reply| reply.body.as_slice());
+        sealed.as_deref().or(body)
+    });
     let resources = column(decided, |(_, recorded)| match recorded {
         Verdict::Answered(reply) => reply.resource_id.as_deref(),
         Verdict::Pending(pending) => pending.resource_id.as_deref(),
@@ -107,14 +117,14 @@ pub(super) async fn insert(
                       $13::interval[])
                AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
                            request_id, label, status, headers, body, resource_id, retention)
-        ON CONFLICT (account_id, key) DO NOTHING
+        ON CONFLICT DO NOTHING
         RETURNING account_id, key, created_at, expires_at,
                   CASE WHEN $14::interval IS NULL THEN false
                        ELSE idempotency_key_is_remembered(idempotency_tombstone_id(account_id, key),
                                                           $14) END AS "is_remembered!"
         "#,
         &column(decided, |(request, _)| request.account_id),
-        &column(decided, |(request, _)| request.key.as_str()) as _,
+        &column(decided, |(request, _)| request.stored_key()) as _,
         &column(decided, |(request, _)| request.fingerprint.version()),
         &column(decided, |(request, _)| request.fingerprint.bytes()) as _,
         &column(decided, |(request, _)| request.method.as_str()) as _,
@@ -123,7 +133,7 @@ pub(super) async fn insert(
         &column(decided, |(request, _)| request.label.as_deref()) as _,
         &column(&replies, |reply| reply.map(status)) as _,
         &column(&replies, |reply| reply.map(|reply| Json(&reply.headers))) as _,
-        &column(&replies, |reply| reply.map(|reply| reply.body.as_slice())) as _,
+        &bodies.collect::<Vec<_>>() as _,
         &resources as _,
         &column(decided, |(request, _)| request.retention(*retention)),
         recall.keep,

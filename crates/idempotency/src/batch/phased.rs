@@ -150,7 +150,7 @@ impl<E: SharedEffect> SharedPhases<E> {
             may_begin: AtomicBool::new(true),
         });
         let idempotency = &self.batches.shared.idempotency;
-        let running = idempotency.lead_or_follow(request, |_, request, leadership| {
+        let running = idempotency.lead_or_follow(request.unsealed(), |_, request, leadership| {
             let (this, first) = (self.clone(), Arc::clone(&first));
             Box::pin(async move {
                 let leadership = Arc::new(leadership);

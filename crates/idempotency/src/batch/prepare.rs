@@ -431,7 +431,10 @@ async fn answer_recorded<R>(
     let mut found = claim::read_all(tx, &requests).await?;
     let mut free = Vec::new();
     for member in members {
-        match found.remove(&claims::id(&member.request)) {
+        let Request {
+            account_id, key, ..
+        } = &member.request;
+        match found.remove(&(*account_id, key.as_str().to_owned())) {
             None => free.push(member),
             Some(Found::Completed(record)) => {
                 let compared = compare(&member.request, record);
@@ -456,5 +459,6 @@ fn record(request: &Request, reply: Reply, (created_at, expires_at): Lifetime) -
         fingerprint: request.fingerprint.bytes().to_vec(),
         created_at,
         expires_at,
+        is_sealed: false,
     }
 }

@@ -221,7 +221,7 @@ impl<E: ExternalEffect> Phases<E> {
                 let reply = self.effect.complete(&mut tx, operation, answer).await?;
                 lease::delete(&mut tx, lease).await?;
                 let (account_id, key) = (lease.account_id, &lease.key);
-                let saved = reply::save(&mut tx, account_id, key, reply);
+                let saved = reply::save(&mut tx, account_id, key, (reply, None));
                 CompletionOutcome::Completed(Arc::new(saved.await?))
             }
             CallOutcome::NotExecuted(failure) if !lease.in_doubt => {

@@ -47,7 +47,7 @@ impl<E: ExternalEffect> Phases<E> {
         // process.
         let may_begin = Arc::new(AtomicBool::new(true));
         self.idempotency
-            .lead_or_follow(request, |_, request, leadership| {
+            .lead_or_follow(request.unsealed(), |_, request, leadership| {
                 let (this, begin) = (self.clone(), Arc::clone(&begin));
                 let may_begin = Arc::clone(&may_begin);
                 Box::pin(async move {

@@ -177,6 +177,7 @@ mod tests {
             fingerprint: vec![0; 32],
             created_at: BEGINNING,
             expires_at: BEGINNING + life,
+            is_sealed: false,
         }
     }
 

@@ -36,7 +36,7 @@ fn retries() -> impl Iterator<Item = Duration> {
 }
 
 /// Migrations that are counted in a table of their own.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct MigrationSet {
     /// The migrations.
     pub migrator: &'static LazyLock<Migrator>,
@@ -50,7 +50,7 @@ pub struct MigrationSet {
 }
 
 /// Migrations that make at once what a release had made by others.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Baseline {
     /// The version of the last of them.
     pub last: i64,
