@@ -10,14 +10,16 @@ use std::{
 };
 
 use sqlx::{
-    Connection, PgConnection, PgPool, Postgres, Transaction, pool::PoolConnection,
+    Connection, Database, PgConnection, PgPool, Postgres, Transaction, pool::PoolConnection,
     postgres::PgConnectOptions,
 };
+use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::{
     Failure, Observer, ROW_LOCK_WAIT,
+    acknowledged::acknowledged,
     admit::{Admit, Everyone, Held},
     observer::Unobserved,
 };
@@ -195,12 +197,12 @@ impl Connections {
 
 /// A connection in doubt until [`GuardedConnection::release`] is called.
 pub struct GuardedConnection {
-    /// Empty only while it is dropped.
-    pooled: Option<PoolConnection<Postgres>>,
+    /// Empty only while it is dropped, or with a handler.
+    pub(crate) pooled: Option<PoolConnection<Postgres>>,
     /// Its account's, until another request may have the connection.
-    turn: Option<Held>,
-    clean: bool,
-    observer: Arc<dyn Observer>,
+    pub(crate) turn: Option<Held>,
+    pub(crate) clean: bool,
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 impl GuardedConnection {
@@ -211,11 +213,29 @@ impl GuardedConnection {
         self.begin_with(begin).await.map_err(Failure::of_begin)
     }
 
+    /// Commits what [`GuardedConnection::open`] began. Its [`Transaction`] was forgotten.
+    pub(crate) async fn commit_work(&mut self) -> Result<(), Failure> {
+        // The COMMIT of sqlx would end a savepoint that the work left open, and nothing else.
+        if Manager::get_transaction_depth(self) != 1 {
+            return Err(Failure::internal("the work left a savepoint of its own"));
+        }
+        let committed = acknowledged(Manager::commit(self)).await;
+        committed.map_err(Failure::of_commit)
+    }
+
+    /// Rolls it back. Fails where the work has kept the connection.
+    pub(crate) async fn roll_back(&mut self) -> Result<(), sqlx::Error> {
+        Manager::rollback(self.pooled.as_mut().ok_or(sqlx::Error::PoolClosed)?).await
+    }
+
     /// The last statement was acknowledged and no transaction is open: for the next request.
     pub fn release(mut self) {
         self.clean = true;
     }
 }
+
+/// How sqlx ends transactions.
+type Manager = <Postgres as Database>::TransactionManager;
 
 impl Drop for GuardedConnection {
     fn drop(&mut self) {
@@ -236,9 +256,9 @@ impl Drop for GuardedConnection {
     }
 }
 
-const IS_TAKEN: &str = "the connection is taken back only by drop";
+const IS_TAKEN: &str = "nothing uses a connection that is dropped or with a handler";
 
-#[expect(clippy::expect_used, reason = "nothing but drop empties it")]
+#[expect(clippy::expect_used, reason = "what empties it uses it no more")]
 impl Deref for GuardedConnection {
     type Target = PgConnection;
 
@@ -247,7 +267,7 @@ impl Deref for GuardedConnection {
     }
 }
 
-#[expect(clippy::expect_used, reason = "nothing but drop empties it")]
+#[expect(clippy::expect_used, reason = "what empties it uses it no more")]
 impl DerefMut for GuardedConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         self.pooled.as_mut().expect(IS_TAKEN)

@@ -29,7 +29,7 @@ const ASSIGNED: &str = "assigned-";
 const DOUBLE_IS_EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
 /// Whatever the failure was: it can't say "not executed" for sure.
-const NO_OUTCOME: &str = "There is no definite outcome. A retry with the same key is safe, and one with another key is not.";
+pub(crate) const NO_OUTCOME: &str = "There is no definite outcome. A retry with the same key is safe, and one with another key is not.";
 
 /// Why the headers of a request name no key. As an [`http::Response`], it is a 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -115,7 +115,7 @@ impl Request {
     }
 }
 
-fn canonical(body: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn canonical(body: &[u8]) -> Option<Vec<u8>> {
     serde_json::from_slice::<UniqueMembers>(body).ok()?;
     let value = serde_json::from_slice(body).ok().filter(is_exact)?;
     serde_json_canonicalizer::to_vec(&value).ok()
@@ -246,18 +246,23 @@ impl From<HeaderError> for Response<Vec<u8>> {
 }
 
 fn stored(record: &Record, replayed: bool) -> http::Result<Response<Vec<u8>>> {
-    let mut response = Response::builder().status(record.reply.status);
-    for (name, value) in &record.reply.headers {
-        response = response.header(name, value);
-    }
-    response = response.header("original-request", &record.request_id);
+    let mut response = head(&record.reply).header("original-request", &record.request_id);
     if replayed {
         response = response.header("idempotent-replayed", "true");
     }
     response.body(record.reply.body.clone())
 }
 
-fn failed(kind: FailureKind) -> Response<Vec<u8>> {
+/// A response as far as the body.
+pub(crate) fn head(reply: &Reply) -> http::response::Builder {
+    let response = Response::builder().status(reply.status);
+    let headers = reply.headers.iter();
+    headers.fold(response, |response, (name, value)| {
+        response.header(name, value)
+    })
+}
+
+pub(crate) fn failed(kind: FailureKind) -> Response<Vec<u8>> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     match kind {
         FailureKind::Busy => retryable(error(StatusCode::CONFLICT, "resource_busy", NO_OUTCOME)),
@@ -275,7 +280,7 @@ fn failed(kind: FailureKind) -> Response<Vec<u8>> {
     }
 }
 
-fn error(status: StatusCode, code: &str, message: &str) -> Response<Vec<u8>> {
+pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<Vec<u8>> {
     let body = json!({ "error": { "code": code, "message": message } });
     let mut response = Response::new(body.to_string().into_bytes());
     *response.status_mut() = status;

@@ -44,6 +44,8 @@ mod forget;
 mod http;
 #[cfg(feature = "inspect")]
 mod inspect;
+#[cfg(any(feature = "axum", feature = "actix"))]
+mod layer;
 #[cfg(all(feature = "inspect", feature = "phases"))]
 mod leased_keys;
 #[cfg(feature = "phases")]
@@ -58,6 +60,7 @@ mod seal_secrets;
 mod workflow;
 
 use std::{
+    convert::Infallible,
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -69,6 +72,7 @@ use memory::Recall;
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
+use transaction::Work;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KEY_MISTAKES, KeyError};
 pub use memory::{Memory, Remembered};
@@ -104,6 +108,12 @@ pub use forget::{Forgotten, expire, forget};
 pub use http::HeaderError;
 #[cfg(feature = "inspect")]
 pub use inspect::{InFlightCounts, Inspected, KnownOutcome, KnownRequest};
+#[cfg(any(feature = "axum", feature = "actix"))]
+pub use layer::IdempotentTx;
+#[cfg(feature = "actix")]
+pub use layer::actix::{IdempotencyMiddleware, IdempotentService};
+#[cfg(feature = "axum")]
+pub use layer::axum::{IdempotencyLayer, IdempotencyService};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
 #[cfg(feature = "seal")]
@@ -181,12 +191,18 @@ impl Idempotency {
     /// Dropping the returned future, as a client's disconnect does, cancels nothing: claim, work
     /// and commit run in a task of their own.
     pub async fn run<C: Command>(&self, request: Request, command: C) -> Outcome {
-        let command = Arc::new(command);
+        self.run_work(request, Arc::new(command)).await
+    }
+
+    async fn run_work<W>(&self, request: Request, work: Arc<W>) -> Outcome
+    where
+        W: Work<Pending = Infallible> + Send + 'static,
+    {
         self.lead_or_follow(request, |this, request, leadership| {
-            let command = Arc::clone(&command);
+            let work = Arc::clone(&work);
             Box::pin(async move {
                 let until = this.answered_by();
-                let conclusion = this.execute(&request, &*command, &leadership, until).await;
+                let conclusion = this.execute(&request, &*work, &leadership, until).await;
                 conclude(&request, &leadership, conclusion)
             })
         })
@@ -203,14 +219,14 @@ impl Idempotency {
         self.in_flight.drained().await;
     }
 
-    async fn execute<C: Command>(
+    async fn execute<W: Work<Pending = Infallible>>(
         &self,
         request: &Request,
-        command: &C,
+        work: &W,
         leadership: &Leadership,
         until: Instant,
     ) -> Outcome {
-        let Verdict::Answered(conclusion) = self.lead(request, command, leadership, until).await;
+        let Verdict::Answered(conclusion) = self.lead(request, work, leadership, until).await;
         conclusion
     }
 

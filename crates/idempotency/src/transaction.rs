@@ -12,13 +12,12 @@ use std::{
     },
 };
 
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::{Postgres, Transaction};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
     RunAgain, Verdict,
-    acknowledged::commit,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Leadership, Progress},
     jittered,
@@ -38,10 +37,10 @@ pub(crate) trait Work: Sync {
     type Pending: Send;
 
     /// Works on a key that is this transaction's own. `began` is no later than its `now()`.
-    /// The answer is saved.
+    /// The answer is saved. The connection comes back, unless the work fails.
     fn work(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut GuardedConnection,
         request: &Request,
         began: Instant,
     ) -> impl Future<Output = Result<Verdict<Reply, Self::Pending>, Rejection>> + Send;
@@ -53,7 +52,7 @@ impl<C: Command> Work for C {
 
     async fn work(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut GuardedConnection,
         _: &Request,
         _: Instant,
     ) -> Result<Verdict<Reply, Infallible>, Rejection> {
@@ -162,17 +161,22 @@ impl Idempotency {
         // the key, and a retry might succeed after its client was refused.
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.advance(Progress::Executing);
+        // From here on the connection is the transaction, because a handler may own it for a while.
+        // Without a COMMIT it is closed, which rolls back.
+        std::mem::forget(tx);
         let working = async {
             if let Claim::Remembered(remembered) = &claimed {
                 return Err(self.refuse(remembered));
             }
-            work.work(&mut tx, request, began).await
+            work.work(&mut connection, request, began).await
         };
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
             // A definite no is an outcome: it is stored below, as a success is.
             Err(Rejection::Refused(reply)) => {
-                sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
+                sqlx::raw_sql(claim::UNDO_WORK)
+                    .execute(&mut *connection)
+                    .await?;
                 Verdict::Answered(reply)
             }
             // A failure says nothing about the request. ROLLBACK frees the key for the retry.
@@ -182,7 +186,7 @@ impl Idempotency {
                 }
                 // The failure stands whether or not the ROLLBACK is answered; only an answered one
                 // gives the connection back, and only where it may be of use.
-                let is_rolled_back = tx.rollback().await.is_ok();
+                let is_rolled_back = connection.roll_back().await.is_ok();
                 if is_rolled_back && failure.run_again != RunAgain::InAnotherSession {
                     connection.release();
                 }
@@ -195,7 +199,7 @@ impl Idempotency {
             Verdict::Answered(reply) => {
                 let (account_id, key) = (request.account_id, &request.stored_key());
                 let sealed = request.sealed(&reply)?;
-                let saved = reply::save(&mut tx, account_id, key, (reply, sealed));
+                let saved = reply::save(&mut connection, account_id, key, (reply, sealed));
                 Verdict::Answered(Outcome::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
@@ -209,7 +213,7 @@ impl Idempotency {
         // retry finds out.
         committing.store(true, Ordering::Relaxed);
         let how = |committed: &Result<_, _>| committed.is_ok().then_some("committed");
-        let committed = trace::step(trace_span!("commit"), commit(tx), how).await;
+        let committed = trace::step(trace_span!("commit"), connection.commit_work(), how).await;
         committed?;
         connection.release();
         Ok(Some(outcome))

@@ -1,6 +1,7 @@
 //! Transfers that move money at most once per `Idempotency-Key`. This file is what an application
-//! does once; `transfers.rs` is what it does for each endpoint.
+//! does once; `deposits.rs` and `transfers.rs` are what it does for each endpoint.
 
+mod deposits;
 mod transfers;
 
 use std::{env, net::TcpListener, time::Duration};
@@ -21,6 +22,10 @@ use sqlx::{
     error::BoxDynError,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use uuid::Uuid;
+
+/// The tenant whose keys they are. With several tenants, the request's credentials name it.
+const TENANT: Uuid = Uuid::nil();
 
 #[tokio::main]
 async fn main() -> Result<(), BoxDynError> {
@@ -51,6 +56,11 @@ async fn main() -> Result<(), BoxDynError> {
             .app_data(shared.clone())
             .wrap(from_fn(tell_of_the_end))
             .service(transfers::create)
+            .service(
+                web::resource("/deposits")
+                    .wrap(shared.middleware(|_| Ok(TENANT)))
+                    .route(web::post().to(deposits::create)),
+            )
     };
     let address = env::var("BIND_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listener = TcpListener::bind(address)?;

@@ -12,10 +12,8 @@ use charge_once_idempotency::{Command, Idempotency, IdempotencyKey, Rejection, R
 use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
-/// The tenant whose keys they are. With several tenants, the request's credentials name it.
-const TENANT: Uuid = Uuid::nil();
+use crate::TENANT;
 
 /// Reads the body inside the transaction, so that a refusal of the body is stored as well.
 struct MoveMoney {

@@ -16,9 +16,24 @@ const TRANSFERS: Endpoint = Endpoint {
     says_close: true,
 };
 
+const DEPOSITS: Endpoint = Endpoint {
+    path: "/deposits",
+    body: r#"{"to":2,"amount":100}"#,
+    other_body: r#"{"to":2,"amount":200}"#,
+    forbid: "DELETE FROM accounts WHERE id = 2",
+    reset: "INSERT INTO accounts (id, balance) VALUES (2, 1000)
+            ON CONFLICT (id) DO UPDATE SET balance = 1000",
+    ..TRANSFERS
+};
+
 #[tokio::test]
 async fn it_does_what_every_endpoint_behind_a_key_does() {
     endpoint::keeps_its_promises(TRANSFERS).await;
+}
+
+#[tokio::test]
+async fn a_handler_with_the_transaction_does_it_too() {
+    endpoint::keeps_its_promises(DEPOSITS).await;
 }
 
 #[tokio::test]

@@ -74,6 +74,7 @@ impl Service {
     async fn post_to(&self, program: &Program, key: &str, body: &'static str) -> Answer {
         let url = format!("http://{}{}", program.address, self.endpoint.path);
         let request = self.http.post(url).header("idempotency-key", key);
+        let request = request.header("content-type", "application/json");
         let response = request.body(body).send().await.unwrap();
         let header = |name| {
             let value = response.headers().get(name)?;
@@ -144,6 +145,7 @@ pub async fn keeps_its_promises(endpoint: Endpoint) {
     needs_a_key(endpoint).await;
     has_one_effect_for_fifty_racers(endpoint).await;
     answers_upgrades(endpoint).await;
+    survives_a_kill(endpoint).await;
     sweeps_expired_keys(endpoint).await;
     ends_in_good_order(endpoint).await;
 }
@@ -257,10 +259,45 @@ async fn answers_upgrades(endpoint: Endpoint) {
     let length = body.len();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: key-1\r\n{{upgrade}}\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     crate::answers_upgrades(service.program.address, &request, 201, says_close).await;
     assert_eq!(service.effects().await, 1);
+}
+
+/// A process that is killed between its writes and the COMMIT has no effect, and a retry has one.
+async fn survives_a_kill(endpoint: Endpoint) {
+    let mut service = endpoint.start().await;
+    let replica = service.start_replica();
+    // The reply is saved last.
+    service
+        .execute(
+            "CREATE TABLE gate ();
+             INSERT INTO gate DEFAULT VALUES;
+             CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 WHILE EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER waits BEFORE UPDATE ON idempotency_keys
+                 FOR EACH ROW EXECUTE FUNCTION wait()",
+        )
+        .await;
+    let url = format!("http://{}{}", service.program.address, endpoint.path);
+    let request = service.http.post(url).header("idempotency-key", "key-1");
+    let request = request.header("content-type", "application/json");
+    let sent = tokio::spawn(request.body(endpoint.body).send());
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    eventually("the reply is being saved", || async {
+        service.number(waiting).await > 0
+    })
+    .await;
+    drop(std::mem::replace(&mut service.program, replica));
+    assert!(sent.await.unwrap().is_err());
+    service.execute("DELETE FROM gate").await;
+    let retried = service.post_until_definite("key-1", endpoint.body).await;
+    assert_eq!((retried.status, retried.replayed), (201, false));
+    assert_eq!((service.effects().await, service.keys().await), (1, 1));
 }
 
 /// An expired key is deleted when the program starts.

@@ -8,7 +8,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -17,8 +16,8 @@ use super::{
     lease::{self, Lease},
 };
 use crate::{
-    Failure, Outcome, Rejection, Reply, Request, Verdict, acknowledged::commit, conclude,
-    connection::BEGIN_DURABLE, in_flight::Leadership, transaction::Work,
+    Failure, GuardedConnection, Outcome, Rejection, Reply, Request, Verdict, acknowledged::commit,
+    conclude, connection::BEGIN_DURABLE, in_flight::Leadership, transaction::Work,
 };
 
 /// How often a request claims its key again, after its operation was lost to another process or
@@ -158,7 +157,7 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
 
     async fn work(
         &self,
-        tx: &mut PgConnection,
+        tx: &mut GuardedConnection,
         request: &Request,
         began: Instant,
     ) -> Result<Verdict<Reply, Self::Pending>, Rejection> {
