@@ -204,7 +204,9 @@ fn judge(
         }
         Verdict::Refused => Judged::Refused(Refusal::of(&reply)),
         // The key was given up: the one 409 that decides every attempt.
-        Verdict::Undecided { retry: false } if reply.stored => Judged::Refused(Refusal::of(&reply)),
+        Verdict::Undecided { .. } if reply.stored && reply.status == 409 => {
+            Judged::Refused(Refusal::of(&reply))
+        }
         Verdict::Undecided { retry } => {
             // A rate limit comes before the key is looked at.
             *was_sent |= reply.status != 429;
