@@ -528,9 +528,10 @@ impl Claims {
         state.clock < LAST_TICK && workers && orphans.all(|orphan| is_young(&orphan.transaction))
     }
 
-    fn arrivals(state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
+    fn arrivals(&self, state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
         let has_arrived = state.has_arrived;
-        if state.requests_left >= 1 && process == 1 {
+        let gives_up = self.gives_up(ClaimGuard::AbandonInserts);
+        if state.requests_left >= 1 && process == 1 && gives_up {
             actions.push(ClaimsAction::Arrives(process, 0, GIVEN_UP));
         }
         // The processes are alike, unless B's clock errs: the first request arrives at A, and a key
@@ -617,7 +618,7 @@ impl Model for Claims {
     fn actions(&self, state: &ClaimsState, actions: &mut Vec<ClaimsAction>) {
         for process in 0..2 {
             match &state.workers[process] {
-                Worker::Idle => Self::arrivals(state, process, actions),
+                Worker::Idle => self.arrivals(state, process, actions),
                 Worker::Running(tx) => actions.push(match self.waits(state, process, tx) {
                     true => ClaimsAction::LockTimeout(process),
                     false => ClaimsAction::Statement(process),

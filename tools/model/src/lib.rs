@@ -92,6 +92,11 @@ impl<G: PartialEq> Guarded<G> {
     fn lacks(&self, guard: G) -> bool {
         self.without == Some(guard)
     }
+
+    /// Whether keys are given up: the other guards are needed without that, too.
+    fn gives_up(&self, guard: G) -> bool {
+        self.without.is_none() || self.lacks(guard)
+    }
 }
 
 /// A completed record of a key.

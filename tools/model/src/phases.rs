@@ -630,7 +630,8 @@ impl PhasesModel {
             actions.extend(Self::losses(state.faults_left > 0).map(arrives));
         }
         // It holds nothing, so that no process matters.
-        actions.extend((process == 0).then_some(PhasesAction::Abandons(0)));
+        let gives_up = process == 0 && self.gives_up(PhasesGuard::AbandonWaits);
+        actions.extend(gives_up.then_some(PhasesAction::Abandons(0)));
     }
 
     /// What an acknowledgment or an answer can be: lost or not.
