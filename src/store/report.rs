@@ -7,6 +7,7 @@ use charge_once_service::request_log::{
     self as request_log, LoggedOutcome, LoggedRequest, RequestFilter,
     report::{Effect, Redelivered, Tested, began, is_to_be_retried},
 };
+use percent_encoding::percent_decode_str;
 
 use super::rows::*;
 
@@ -28,6 +29,7 @@ pub async fn read(
         return Ok(Tested::default());
     };
     let mut tested = Tested {
+        given_up: given_up(&requests),
         requests,
         ..Tested::default()
     };
@@ -57,6 +59,22 @@ fn keys_in_question(tested: &Tested) -> Vec<String> {
     let keys = open.filter(may_have_made);
     keys.filter_map(|request| request.idempotency_key.clone())
         .collect()
+}
+
+/// The keys that were given up, with the first request that was told what became of each.
+fn given_up(requests: &[LoggedRequest]) -> HashMap<String, Uuid> {
+    let mut given_up = HashMap::new();
+    for request in requests.iter().filter(|one| one.status == Some(200)) {
+        let path = request.path.as_deref().unwrap_or_default();
+        let named = path
+            .strip_suffix("/abandon")
+            .filter(|_| request.method == "POST");
+        if let Some((_, key)) = named.and_then(|path| path.split_once("/idempotency-keys/")) {
+            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+            given_up.entry(key).or_insert(request.id);
+        }
+    }
+    given_up
 }
 
 /// What the requests with these keys made, by key, as their records say. A refund's subject is its

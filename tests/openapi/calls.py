@@ -86,6 +86,7 @@ def call_all():
     call("updateCharge", charge.id)
     call("retrieveIdempotencyKey", key)
     call("lookUpIdempotencyKey", key=key)
+    assert call("abandonIdempotencyKey", f"{RUN}-late").status == "abandoned"
     call("listWorkflow", RUN)
     call("lookUpWorkflow", name=RUN)
     held = call("createCharge", body={"capture": False})

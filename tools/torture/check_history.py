@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies G1 to G6 from the history of a run and a dump of its final tables, and nothing else.
+"""Verifies G1 to G6 and G10 from the history of a run and a dump of its final tables, and nothing else.
 
     tools/torture/check_history.py FOLDER
     tools/torture/check_history.py PROFILE.history.jsonl PROFILE.dump.jsonl
@@ -10,10 +10,11 @@ It shares no code with the checker in Rust. README.md describes the rules, and H
 import gzip
 import json
 import pathlib
+import re
 import sys
 import uuid
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
 # An expiry has whole seconds, and a transaction may begin so long before it has its key.
@@ -32,6 +33,8 @@ FINAL = {
 }
 # What a request that is about another account's object, or can't be understood, is answered with.
 EXPECTED = {"missing": ("G6", 404), "refused": ("G3", 400)}
+# The path of a request that gives a key up.
+GIVES_UP = re.compile("(?:/v1)?/idempotency-keys/([^/]+)/abandon")
 
 
 def public_id(kind, text):
@@ -88,6 +91,7 @@ class Run:
             one["request"] = sent[one["attempt"]]
             one["key"] = (one["request"]["account"], one["request"]["key"])
             one["shown"] = bodies.get((one.get("execution"), one.get("digest")), {})
+            one["given_up"] = one["shown"].get("error", {}).get("code") == "idempotency_key_abandoned"
 
     def violate(self, rule, text):
         self.found[rule, text] = True
@@ -107,7 +111,7 @@ class Run:
 
     def check(self):
         for check in (self.one_effect, self.nothing_lost, self.nothing_unasked, self.one_answer, self.money,
-                      self.intents, self.processor, self.accounts):
+                      self.intents, self.processor, self.accounts, self.given_up):
             check()
 
     def one_effect(self):
@@ -115,7 +119,9 @@ class Run:
         ends, asked = defaultdict(dict), defaultdict(set)
         for one in self.stored:
             ends[one["key"]][one["execution"]] = datetime.fromisoformat(one["expires"])
-            asked[one["execution"]].add(one["request"]["tag"])
+            # A key that was given up answers each request.
+            if not one["given_up"]:
+                asked[one["execution"]].add(one["request"]["tag"])
             shown = self.tag(one["shown"]) if one["request"]["shows_tag"] else None
             if shown not in (None, one["request"]["tag"]):
                 self.violate("G1", f"{one['key']}: {one['request']['tag']} is answered with {shown}")
@@ -214,8 +220,9 @@ class Run:
             elif one["outcome"] == "reused" and self.sent[key] == 1:
                 self.violate("G4", f"{key} was sent with one request, and is said to be another one's")
             elif one["outcome"] == "stored":
-                digests[one["execution"]].add(one["digest"])
-                rule, status = EXPECTED.get(request["expected"], ("", one["status"]))
+                digests[*key, one["execution"]].add(one["digest"])
+                expected = None if one["given_up"] else request["expected"]
+                rule, status = EXPECTED.get(expected, ("", one["status"]))
                 # Below /v1, an object that a parameter names is missing in Stripe's words.
                 # The body stands at the first of equal replies.
                 code = one.get("body", {"error": {"code": "resource_missing"}}).get("error", {}).get("code")
@@ -285,6 +292,37 @@ class Run:
                 self.violate("G2" if own else "G6", f"{read['account']} read {read['object']}: {read['status']}")
         self.once("G6", {name: len(self.shards[id]) for id, name in self.names.items()}, "lives in a shard")
 
+    def given_up(self):
+        """G10: a key that was given up has no effect in its window, or the outcome that was told."""
+        answers, effects = defaultdict(list), defaultdict(list)
+        for one in self.stored:
+            answers[one["key"]].append(one)
+        for event in self.tables["events"]:
+            effects[self.names[event["account_id"]], event["idempotency_key"]].append(event)
+        records = {(self.names[row["account_id"]], row["key"]): row for row in self.tables["idempotency_keys"]}
+        for one in self.stored:
+            gives_up, told = GIVES_UP.fullmatch(one["request"]["path"]), one["shown"]
+            if not gives_up or "response_status" not in told:
+                continue
+            key = (one["request"]["account"], gives_up[1])
+            began, ends = (datetime.fromtimestamp(told[name], UTC) for name in ("created", "expires"))
+            outcome = (told["request"], told["response_status"])
+            what = f"{key} was said to be {told['status']} by {outcome}"
+            for answer in answers[key]:
+                is_told = ((answer["execution"], answer["status"]) == outcome
+                           and answer["given_up"] == (told["status"] == "abandoned"))
+                if self.is_of_window(datetime.fromisoformat(answer["expires"]), ends) and not is_told:
+                    self.violate("G10", f"{what}, and {answer['execution']} answered it with {answer['status']}")
+            for event in effects[key] if told["status"] == "abandoned" else []:
+                if self.is_of_window(datetime.fromisoformat(event["created_at"]), began):
+                    self.violate("G10", f"{what}, and {event['request_id']} had an effect")
+            row = records.get(key, {})
+            if not self.expires and (row.get("request_id"), row.get("status")) != outcome:
+                self.violate("G10", f"{what}, and {row.get('request_id')} is recorded with {row.get('status')}")
+
+    def is_of_window(self, at, other):
+        return abs(at - other) < self.retention - ROUNDING
+
 
 def main(arguments):
     paths = [pathlib.Path(one) for one in arguments]
@@ -297,7 +335,7 @@ def main(arguments):
         run.check()
         wrong += len(run.found)
         print(f"{run.run['profile']}: {len(run.sent)} keys, {len(run.lines['invoke'])} attempts, "
-              f"{len(run.lines['fault'])} faults, {len(run.found)} violations of G1 to G6")
+              f"{len(run.lines['fault'])} faults, {len(run.found)} violations of G1 to G6 and G10")
         for rule, text in run.found:
             print(f"{rule}: {text}")
     return bool(wrong)

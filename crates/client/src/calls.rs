@@ -10,14 +10,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
     Client,
     error::{Error, Result},
-    keyed_request::{KeyedRequest, Method, checked},
+    keyed_request::{KeyedRequest, Method, abandoned_by, abandonment_path, checked, named},
     lists::{ListQuery, Page, with_query},
     objects::{
         Charge, Checkout, Customer, Event, FaultPlan, Inventory, KeyStatus, Order, PaymentIntent,
@@ -79,6 +78,14 @@ impl<T: DeserializeOwned> Request<T> {
     pub async fn send_for_reply(&self) -> Result<Reply> {
         let was_sent = self.was_sent.swap(true, Ordering::SeqCst);
         self.client.execute(&self.operation, was_sent).await
+    }
+
+    /// Makes sure that nothing is executed from now on, and says what was: the outcome, as
+    /// [`Request::send`] does, or [`Error::Abandoned`]. [`Error::GaveUp`] means that the service
+    /// still can't say: the store then keeps that the key is to be given up.
+    pub async fn give_up(&self) -> Result<T> {
+        self.was_sent.store(true, Ordering::SeqCst);
+        self.client.give_up(&self.operation).await?.object()
     }
 }
 
@@ -477,6 +484,15 @@ impl Client {
             .await
     }
 
+    /// Gives a key up, of which only its name is known: no request with it is executed from now on.
+    /// Its status is then `abandoned`, or `completed` by what was executed or refused before. Only
+    /// within the retention: a key that the service has forgotten is one that nothing came with.
+    pub fn abandon_key(&self, key: &str) -> Result<Request<KeyStatus>> {
+        let path = abandonment_path(key)?;
+        self.change(path, &serde_json::Map::new())?
+            .with_key(abandoned_by(key))
+    }
+
     /// Makes an account for one test, on a server with `FAULTS`.
     pub fn create_test_account(&self) -> Result<Request<TestAccount>> {
         self.change("/test/accounts".to_owned(), &serde_json::Map::new())
@@ -526,7 +542,7 @@ impl Client {
 
     /// `false`: there is nothing at this path, now.
     async fn delete(&self, path: &str) -> Result<bool> {
-        match send(&self.inner, &Message::Delete(path), false).await {
+        match self.ask(&Message::Delete(path)).await {
             Ok(_) => Ok(true),
             Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
             Err(error) => Err(error),
@@ -534,27 +550,13 @@ impl Client {
     }
 
     async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T> {
-        let reply = send(&self.inner, &Message::Read(&path), false).await?;
-        reply.object()
+        self.ask(&Message::Read(&path)).await?.object()
     }
-}
 
-/// Everything but the unreserved characters of RFC 3986, section 2.3.
-const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a
-/// URL however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..`
-/// would be another path.
-fn named(collection: &str, name: &str) -> Result<String> {
-    if ["", ".", ".."].contains(&name) {
-        return Err(Error::Unusable(format!("no path can name this: {name:?}")));
+    async fn ask(&self, message: &Message<'_>) -> Result<Reply> {
+        let deadline = self.inner.policy.deadline;
+        send(&self.inner, message, false, deadline).await
     }
-    let segment = utf8_percent_encode(name, IN_A_SEGMENT);
-    Ok(format!("{collection}/{segment}"))
 }
 
 /// A path with an id in it. Ids are letters, digits and `_`; anything else could be another path.

@@ -2,7 +2,8 @@
 //!
 //! Promise: an error says whether anything happened. After [`Error::GaveUp`] and [`Error::Expired`]
 //! it is not known, and [`Error::Unreadable`] means that it did. After all others nothing was
-//! charged, or, by a checkout that ran out of stock, all of it was given back.
+//! charged, or, by a checkout that ran out of stock, all of it was given back. After
+//! [`Error::Abandoned`], nothing ever will be under the key.
 
 use std::fmt;
 
@@ -29,6 +30,10 @@ pub enum Error {
     /// The key was used before, for another request.
     #[error("the idempotency key was used for another request: {0}")]
     KeyReused(Box<Refusal>),
+    /// The key was given up before anything was executed under it, and nothing will be: also no
+    /// attempt that is still on its way.
+    #[error("nothing was executed under the idempotency key, and nothing will be: it was given up")]
+    Abandoned,
     /// **Unknown.** Retry with the same key, and only with the same key.
     #[error("{0}")]
     GaveUp(Box<GaveUp>),
@@ -63,9 +68,30 @@ impl Error {
             | Self::Invalid(_)
             | Self::Unauthenticated(_)
             | Self::KeyReused(_)
+            | Self::Abandoned
             | Self::Unreadable { .. } => true,
             Self::GaveUp(_) | Self::Expired(_) | Self::Store(_) | Self::Unusable(_) => false,
         }
+    }
+}
+
+impl Error {
+    /// The error of an operation whose key could not be given up: it decides nothing.
+    pub(super) fn of_giving_up(self, operation: &KeyedRequest) -> Self {
+        let (attempts, reason, last) = match self {
+            Self::GaveUp(why) => (why.attempts, why.reason, why.last),
+            error => {
+                let last = AttemptFailure::NoAnswer(error.to_string());
+                (1, Reason::EarlierAttempt, last)
+            }
+        };
+        Self::GaveUp(Box::new(GaveUp {
+            key: Some(operation.key().to_owned()),
+            attempts,
+            sent: true,
+            reason,
+            last,
+        }))
     }
 }
 
@@ -196,6 +222,7 @@ impl Refusal {
         let refusal = Box::new(self);
         match refusal.status {
             _ if refusal.code == "idempotency_key_reused" => Error::KeyReused(refusal),
+            _ if refusal.code == "idempotency_key_abandoned" => Error::Abandoned,
             401 | 403 => Error::Unauthenticated(refusal),
             402 => Error::Declined(refusal),
             _ => Error::Invalid(refusal),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::keyed_request::KeyedRequest;
+use super::keyed_request::{KeyedRequest, abandoned_by};
 
 /// Ends the names of files that hold an operation.
 const EXTENSION: &str = "operation";
@@ -65,6 +65,20 @@ pub enum Kept {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl Kept {
+    pub(super) fn key(&self) -> Option<String> {
+        match self {
+            Self::Request(operation) => Some(operation.key.clone()),
+            Self::Corrupt { .. } => None,
+        }
+    }
+
+    /// The key of what gives this operation's key up.
+    pub(super) fn abandonment_key(&self) -> Option<String> {
+        self.key().map(|key| abandoned_by(&key))
+    }
 }
 
 /// The store can't be used as asked.

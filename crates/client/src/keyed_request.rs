@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::error::Error;
@@ -67,6 +69,22 @@ impl KeyedRequest {
         })
     }
 
+    /// The request that gives this one's key up. Its own key, and all else, follows from this one:
+    /// a process that finds only this one in a store makes the same.
+    pub(super) fn abandonment(&self) -> Result<Self, Error> {
+        Ok(Self {
+            key: abandoned_by(&self.key),
+            method: Method::Post,
+            path: abandonment_path(&self.key)?,
+            body: "{}".to_owned(),
+            ..self.clone()
+        })
+    }
+
+    pub(super) fn is_abandonment(&self) -> bool {
+        self.path.starts_with("/idempotency-keys/")
+    }
+
     /// The idempotency key: one for each thing that is to happen once.
     pub fn key(&self) -> &str {
         &self.key
@@ -110,6 +128,34 @@ impl KeyedRequest {
         (self.method, &self.server, &self.path, &self.body)
             == (other.method, &other.server, &other.path, &other.body)
     }
+}
+
+/// The key of the request that gives `key` up. It is as long for each.
+pub(super) fn abandoned_by(key: &str) -> String {
+    format!("abandon-{}", hex::encode(Sha256::digest(key)))
+}
+
+/// Where `key` is given up.
+pub(super) fn abandonment_path(key: &str) -> Result<String, Error> {
+    Ok(named("/idempotency-keys", key)? + "/abandon")
+}
+
+/// Everything but the unreserved characters of RFC 3986, section 2.3.
+const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A path that ends with a name of the caller's, of any characters. Two names are no segment of a
+/// URL however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..`
+/// would be another path.
+pub(super) fn named(collection: &str, name: &str) -> Result<String, Error> {
+    if ["", ".", ".."].contains(&name) {
+        return Err(Error::Unusable(format!("no path can name this: {name:?}")));
+    }
+    let segment = utf8_percent_encode(name, IN_A_SEGMENT);
+    Ok(format!("{collection}/{segment}"))
 }
 
 /// A name, if it is one that the service takes.

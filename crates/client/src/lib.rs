@@ -23,7 +23,7 @@ pub use self::{
     sending::Reply,
 };
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use reqwest::{
     Url,
@@ -49,6 +49,7 @@ struct Inner {
     api_key: String,
     http: reqwest::Client,
     policy: RetryPolicy,
+    give_up_within: Option<Duration>,
     budget: Budget,
     clock: Arc<dyn Clock>,
     store: Option<Arc<dyn KeyStore>>,
@@ -101,6 +102,7 @@ pub struct ClientBuilder {
     server: String,
     api_key: String,
     policy: RetryPolicy,
+    give_up_within: Option<Duration>,
     clock: Arc<dyn Clock>,
     store: Option<Arc<dyn KeyStore>>,
     on_retry: Option<Arc<OnRetry>>,
@@ -118,6 +120,14 @@ impl ClientBuilder {
     /// Other limits than the default ones.
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// A call that would end with [`Error::GaveUp`] first gives its key up, as [`Request::give_up`]
+    /// does. That may take so long beyond the deadline, and as long again to ask for an outcome.
+    /// Without it, the operation stays open, to be sent again.
+    pub fn give_up_within(mut self, limit: Duration) -> Self {
+        self.give_up_within = Some(limit);
         self
     }
 
@@ -143,6 +153,13 @@ impl ClientBuilder {
     /// The client. Nothing is sent yet.
     pub fn build(self) -> Result<Client, Error> {
         self.policy.check()?;
+        if self
+            .give_up_within
+            .is_some_and(|limit| limit > DEADLINE_MAX)
+        {
+            let wrong = "giving up may take longer than an hour";
+            return Err(Error::Unusable(wrong.to_owned()));
+        }
         let http = http_client(headers(&self.headers)?)
             .map_err(|why| Error::Unusable(format!("HTTP client: {why}")))?;
         Ok(Client {
@@ -152,6 +169,7 @@ impl ClientBuilder {
                 http,
                 budget: Budget::of(self.policy.budget),
                 policy: self.policy,
+                give_up_within: self.give_up_within,
                 clock: self.clock,
                 store: self.store,
                 on_retry: self.on_retry,
@@ -205,6 +223,7 @@ impl Client {
             server: server.into(),
             api_key: api_key.into(),
             policy: RetryPolicy::default(),
+            give_up_within: None,
             clock: Arc::new(SystemClock::default()),
             store: None,
             on_retry: None,
@@ -212,25 +231,39 @@ impl Client {
         }
     }
 
-    /// Sends what earlier processes left unfinished, oldest first, each under its own key. Call it
-    /// at every start, before anything new.
+    /// Sends what earlier processes left unfinished, oldest first, each under its own key, or goes on
+    /// to give it up. Call it at every start, before anything new.
     pub async fn resume(&self) -> Result<Vec<Resumed>, Error> {
         let kept = self.with_store(|store| store.unfinished()).await?;
+        let kept = kept.unwrap_or_default();
+        // What gives a key up goes with the operation of that key, where both are kept.
+        let keys: HashSet<String> = kept.iter().filter_map(Kept::key).collect();
+        let abandonments = kept.iter().filter_map(Kept::abandonment_key);
+        let abandonments: HashSet<String> = abandonments.collect();
         let mut all = Vec::new();
-        for kept in kept.unwrap_or_default() {
+        for kept in kept {
+            let is_given_up = |key: String| keys.contains(&key);
+            let is_given_up = kept.abandonment_key().is_some_and(is_given_up);
             all.push(match kept {
                 Kept::Corrupt { place, reason } => Resumed::Corrupt { place, reason },
+                Kept::Request(operation) if abandonments.contains(&operation.key) => continue,
                 Kept::Request(operation) if operation.server != self.inner.server => {
                     let reason = "it is for another server";
                     Resumed::NotSent { operation, reason }
                 }
-                Kept::Request(operation) => match self.execute(&operation, true).await {
-                    Err(Error::Expired(_)) => {
-                        let reason = "it is too old: its key may be forgotten";
-                        Resumed::NotSent { operation, reason }
+                Kept::Request(operation) => {
+                    let outcome = match is_given_up {
+                        true => self.give_up(&operation).await,
+                        false => self.execute(&operation, true).await,
+                    };
+                    match outcome {
+                        Err(Error::Expired(_)) => {
+                            let reason = "it is too old: its key may be forgotten";
+                            Resumed::NotSent { operation, reason }
+                        }
+                        outcome => Resumed::Sent { operation, outcome },
                     }
-                    outcome => Resumed::Sent { operation, outcome },
-                },
+                }
             });
         }
         Ok(all)
@@ -246,33 +279,85 @@ impl Client {
     /// Writes the operation down, sends it until its outcome is known, and removes it from the
     /// store.
     async fn execute(&self, operation: &KeyedRequest, was_sent: bool) -> Result<Reply, Error> {
-        if !self.may_send(operation) {
+        let RetryPolicy { deadline, .. } = self.inner.policy;
+        let longest = deadline + 2 * self.inner.give_up_within.unwrap_or_default();
+        if !self.may_send(operation, longest) {
             return Err(Error::Expired(Box::new(operation.clone())));
         }
         let to_save = operation.clone();
         let saved = self.with_store(move |store| store.save(&to_save)).await?;
         // The one that was there is the same request, but older.
         let (operation, was_sent) = match &saved {
-            Some(Saved::Found(found)) if !self.may_send(found) => {
+            Some(Saved::Found(found)) if !self.may_send(found, longest) => {
                 return Err(Error::Expired(Box::new(found.clone())));
             }
             Some(Saved::Found(found)) => (found, true),
             Some(Saved::New) | None => (operation, was_sent),
         };
-        let outcome = send(&self.inner, &Message::Change(operation), was_sent).await;
-        if outcome.as_ref().map_or_else(Error::is_outcome, |_| true) {
-            let key = operation.key.clone();
-            if let Err(error) = self.with_store(move |store| store.remove(&key)).await {
-                // The outcome matters more. A later `resume` gets it once more.
-                tracing::warn!(%error, "an operation that is done stays in the key store");
+        let gives_up = self.inner.give_up_within.is_some() && !operation.is_abandonment();
+        let change = Message::Change(operation);
+        match send(&self.inner, &change, was_sent, deadline).await {
+            Err(Error::GaveUp(unknown)) if unknown.sent && gives_up => {
+                match self.give_up(operation).await {
+                    // This says no more.
+                    Err(error) if !error.is_outcome() => Err(Error::GaveUp(unknown)),
+                    outcome => outcome,
+                }
+            }
+            outcome => {
+                self.settle(&outcome, [&operation.key]).await;
+                outcome
             }
         }
+    }
+
+    /// Gives the key of an operation up, and returns its outcome if it has one. Which key is to be
+    /// given up is on disk before that is sent.
+    async fn give_up(&self, operation: &KeyedRequest) -> Result<Reply, Error> {
+        let limit = self.inner.give_up_within;
+        let limit = limit.unwrap_or(self.inner.policy.deadline);
+        if !self.may_send(operation, 2 * limit) {
+            return Err(Error::Expired(Box::new(operation.clone())));
+        }
+        let abandonment = operation.abandonment()?;
+        let to_save = abandonment.clone();
+        self.with_store(move |store| store.save(&to_save)).await?;
+        let reply = send(&self.inner, &Message::Change(&abandonment), true, limit).await;
+        let given_up = reply.and_then(Reply::object::<KeyStatus>);
+        let given_up = given_up.map_err(|error| error.of_giving_up(operation))?;
+        let outcome = match &*given_up.status {
+            "abandoned" => Err(Error::Abandoned),
+            // It is recorded: this is a replay.
+            "completed" => send(&self.inner, &Message::Change(operation), true, limit).await,
+            other => {
+                let error = Error::Unusable(format!("the key is {other}"));
+                return Err(error.of_giving_up(operation));
+            }
+        };
+        // In this order: what a crash leaves of both still gives up.
+        self.settle(&outcome, [&operation.key, &abandonment.key])
+            .await;
         outcome
     }
 
-    fn may_send(&self, operation: &KeyedRequest) -> bool {
+    /// Removes from the store what has an outcome now.
+    async fn settle<const N: usize>(&self, outcome: &Result<Reply, Error>, keys: [&String; N]) {
+        if !outcome.as_ref().map_or_else(Error::is_outcome, |_| true) {
+            return;
+        }
+        for key in keys.map(String::clone) {
+            if let Err(error) = self.with_store(move |store| store.remove(&key)).await {
+                // The outcome matters more. A later `resume` gets it once more.
+                tracing::warn!(%error, "an operation that is done stays in the key store");
+                return;
+            }
+        }
+    }
+
+    fn may_send(&self, operation: &KeyedRequest, longest: Duration) -> bool {
         let now = self.inner.clock.unix_time();
-        self.inner.policy.may_send(operation.created_at, now)
+        let policy = &self.inner.policy;
+        policy.may_send(operation.created_at, now, longest)
     }
 
     /// Waits for a disk where waiting is allowed. `None` without a store.

@@ -96,13 +96,14 @@ impl Message<'_> {
 }
 
 /// Sends until there is an outcome. `was_sent` says that an earlier attempt may have been received,
-/// or may still be on its way.
+/// or may still be on its way. `deadline` is for all attempts and the pauses between them.
 pub(super) async fn send(
     inner: &Inner,
     message: &Message<'_>,
     mut was_sent: bool,
+    deadline: Duration,
 ) -> Result<Reply, Error> {
-    let until = inner.clock.monotonic() + inner.policy.deadline;
+    let until = inner.clock.monotonic() + deadline;
     let shortest = SHORTEST_ATTEMPT.min(inner.policy.attempt_timeout);
     let too_late_after =
         |pause: Duration| inner.clock.monotonic().saturating_add(pause + shortest) >= until;
@@ -202,6 +203,10 @@ fn judge(
             Judged::Doubtful(Refusal::of(&reply))
         }
         Verdict::Refused => Judged::Refused(Refusal::of(&reply)),
+        // The key was given up: the one 409 that decides every attempt.
+        Verdict::Undecided { .. } if reply.stored && reply.status == 409 => {
+            Judged::Refused(Refusal::of(&reply))
+        }
         Verdict::Undecided { retry } => {
             // A rate limit comes before the key is looked at.
             *was_sent |= reply.status != 429;

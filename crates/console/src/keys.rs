@@ -64,6 +64,8 @@ fn has_ended(story: &Story) -> bool {
     match &story.found {
         Inspected::InFlight(_) => false,
         Inspected::Expired(_) | Inspected::Nothing => true,
+        // Its record is of a request with another key.
+        Inspected::Completed(record) if record.is_of_any_request() => true,
         Inspected::Completed(record) => {
             let is_logged = story.requests.iter().any(|one| one.id == record.request_id);
             is_logged || Utc::now() - record.created_at > LOGGED_WITHIN
@@ -156,6 +158,10 @@ fn role(request: &Logged, is_leader: bool, waited: bool) -> Markup {
 /// The state of the key, and whether it is good news.
 fn headline(story: &Story) -> Markup {
     let (mood, says) = match &story.found {
+        Inspected::Completed(record) if record.is_of_any_request() => {
+            let says = "Given up: nothing is executed with this key. A request gets 409.";
+            ("warn", html! { (says) (counts(&story.requests)) })
+        }
         Inspected::Completed(record) => {
             let (mood, says) = ended(&record.reply);
             (mood, html! { (says) (counts(&story.requests)) })
@@ -339,7 +345,7 @@ fn facts(found: &Inspected) -> Markup {
     html! {
         h2 { "The key" }
         dl {
-            dt { "First request" }
+            dt { @if first.status() == "abandoned" { "Given up by" } @else { "First request" } }
             dd { (first.method) " " (first.path) ", " code data-copy { (first.request_id) } }
             @if let Some(at) = first.created_at { dt { (heading("First use (UTC)")) } dd { (time(at)) } }
             @if let Some(outcome) = first.outcome {

@@ -352,6 +352,7 @@ pub(super) fn mood(word: &str) -> &'static str {
         | "requires_payment_method" => "bad",
         "refused"
         | "declined"
+        | "abandoned"
         | "in_use"
         | "in_flight"
         | "pending"

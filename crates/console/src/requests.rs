@@ -282,6 +282,8 @@ fn row(request: &Logged, payment: &Markup, locale: Locale) -> Markup {
 pub(super) fn outcome(request: &Logged) -> &'static str {
     match (request.outcome, request.status) {
         ("executed", Some(402)) => "declined",
+        // No other conflict is stored.
+        ("replayed", Some(409)) => "abandoned",
         (outcome, _) => outcome,
     }
 }

@@ -97,6 +97,7 @@ fn row(step: &Step) -> Markup {
     let request = &step.request;
     let word = match request.outcome.map(|outcome| outcome.status) {
         None => request.status(),
+        Some(_) if request.status() == "abandoned" => "abandoned",
         Some(402) => "declined",
         Some(200..300) => "completed",
         Some(_) => "refused",

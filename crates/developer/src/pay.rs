@@ -193,6 +193,7 @@ fn failed(error: &Error) -> u8 {
         Error::Invalid(_)
         | Error::Unauthenticated(_)
         | Error::KeyReused(_)
+        | Error::Abandoned
         | Error::Unusable(_)
         | Error::Store(KeyStoreError::OtherRequest) => REFUSED,
         // `Unreadable` is for callers that read the charge. Here it means that the charge was made.

@@ -197,7 +197,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::{Record, Reply};
+    use crate::{
+        Record, Reply,
+        fingerprint::{NO_FINGERPRINT, OF_ANY_REQUEST},
+    };
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(seconds, 0).unwrap_or_default()
@@ -278,6 +281,23 @@ mod tests {
         assert_eq!(json["status"], 201);
         assert_eq!(json["expires_at"], "1970-01-01T00:01:00Z");
         assert!(!text.contains("secret") && !Value::from(json).to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_key_that_was_given_up_is_not_told_as_completed() {
+        let given_up = Record {
+            fingerprint_version: OF_ANY_REQUEST,
+            fingerprint: NO_FINGERPRINT.to_vec(),
+            ..record(409)
+        };
+        let report = KeyReport {
+            found: Inspected::Completed(Arc::new(given_up)),
+            lease: None,
+            ..in_doubt()
+        };
+        let text = report.lines().join("\n");
+        assert!(text.contains("\nstate    given up: no request"), "{text}");
+        assert_eq!(report.to_json()["state"], "abandoned");
     }
 
     #[test]

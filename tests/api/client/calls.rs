@@ -218,6 +218,8 @@ async fn every_call_of_the_api_has_a_typed_function() {
     let status = client.look_up_key(pay.key()).await.unwrap();
     assert_eq!(status.status, "completed");
     assert_eq!(status.response_status, Some(200));
+    let given_up = sent(client.abandon_key("a/b?")).await;
+    assert_eq!((&*given_up.key, &*given_up.status), ("a/b?", "abandoned"));
     assert_eq!(client.workflow("checkout-1").await.unwrap(), []);
     assert_all_are_called(&proxy.seen());
 

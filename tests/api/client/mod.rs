@@ -2,13 +2,14 @@
 
 mod calls;
 mod checkouts;
+mod giving_up;
 mod key_stores;
 mod pay;
 mod retries;
 
 use charge_once_client::{
-    AttemptFailure, Client, Clock, Error, FileKeyStore, ListQuery, NewCharge, Reason, Resumed,
-    RetryPolicy,
+    AttemptFailure, Client, ClientBuilder, Clock, Error, FileKeyStore, ListQuery, NewCharge,
+    Reason, Resumed, RetryPolicy,
 };
 
 use crate::support::{

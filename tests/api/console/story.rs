@@ -90,6 +90,32 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
 }
 
 #[tokio::test]
+async fn a_key_that_was_given_up_is_told_as_one_in_its_story_and_in_the_lists() {
+    let (server, visit) = visited().await;
+    let client = &server.client;
+    let path = "/idempotency-keys/key-1/abandon";
+    let request = client.request(Method::POST, path).json(&json!({}));
+    let request = request.header("idempotency-key", "own-1");
+    let request = request.header("idempotency-workflow", "workflow-1");
+    assert_eq!(Answer::of(request).await.status, 200);
+    let late = client.charge("key-1").await;
+    assert_eq!(late.code(), "idempotency_key_abandoned");
+    log_holds(&server.database, 2).await;
+    let page = visit.object("keys", "key-1").await;
+    page.must_have(&[
+        "<p class=\"says warn\" data-ended>Given up: nothing is executed with this key. A request gets 409. \
+         1 retry got the stored reply again.</p>",
+        "<dt>Given up by</dt>",
+        "<span class=\"state warn\">abandoned</span>",
+        "HTTP 409\n",
+    ]);
+    for path in ["/console/requests", "/console/workflows?name=workflow-1"] {
+        let list = visit.page(path).await;
+        assert_has(&list, "<span class=\"state warn\">abandoned</span>");
+    }
+}
+
+#[tokio::test]
 async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
     let settings = [PATIENT, &[CONSOLE, FAULTS]].concat();
     let database = TestDatabase::create().await;

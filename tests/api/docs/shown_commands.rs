@@ -128,7 +128,7 @@ async fn the_commands_about_agents_and_lost_keys_answer_as_shown_and_charge_once
     let server = TestServer::start().await;
     assert_answers_as_shown(&server, "docs/agents.md", &["201", "200", "400"]).await;
     assert_eq!(server.database.charges().await, 1);
-    assert_answers_as_shown(&server, "docs/lost-keys.md", &["200"]).await;
+    assert_answers_as_shown(&server, "docs/lost-keys.md", &["200", "200"]).await;
     assert_eq!(server.database.charges().await, 2);
 }
 

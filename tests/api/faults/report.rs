@@ -192,6 +192,25 @@ async fn a_new_key_after_a_failure_is_found_and_the_old_one_is_right() {
 }
 
 #[tokio::test]
+async fn a_client_that_gives_its_key_up_may_use_another_one() {
+    for (plan, told) in [
+        (unavailable("/charges", 1), "abandoned"),
+        (lost("/charges", 1), "completed"),
+    ] {
+        let (_server, client) = tested(&[plan]).await;
+        let first = send(&client, "/charges", "a/1", &charge()).await;
+        assert!(first.is_none_or(|answer| answer.status == 503));
+        let path = "/idempotency-keys/a%2F1/abandon";
+        let given_up = client.post(path, "own-1", &json!({})).await;
+        assert_eq!(given_up.json()["status"], told);
+        assert_eq!(found(&client).await, Vec::<String>::new(), "{told}");
+        // It knows what came of the first one, so another charge is another charge.
+        assert_eq!(client.charge("key-2").await.status, 201);
+        assert_eq!(found(&client).await, Vec::<String>::new(), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn requests_without_a_key_are_found_by_their_route() {
     let (_server, client) = tested(&[lost("/v1/charges", 1)]).await;
     let bare = || client.request(Method::POST, "/v1/charges").json(&charge());

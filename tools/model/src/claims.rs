@@ -1,7 +1,8 @@
-//! One transaction per key: claim, `take_over` at expiry, batches, the sweep, and what a crash or a
-//! lost acknowledgment leaves behind.
+//! One transaction per key: claim, `take_over` at expiry, `abandon`, batches, the sweep, and what a
+//! crash or a lost acknowledgment leaves behind.
 //!
-//! A step is one statement of `claim.rs`, `transaction.rs`, `batch/prepare.rs` or `expiry.rs`.
+//! A step is one statement of `claim.rs`, `abandon.rs`, `transaction.rs`, `batch/prepare.rs` or
+//! `expiry.rs`.
 //! PostgreSQL does what it promises: an insert waits for another transaction's row of the same key,
 //! each statement sees what is committed when it begins, and a COMMIT is whole or nothing.
 
@@ -10,8 +11,8 @@ mod told;
 use stateright::{Model, Property};
 
 use crate::{
-    Bounds, Guarded, KEYS, NAMES, Protocol, Record, arrivals, fingerprint_name, fingerprints,
-    key_name, request_name,
+    Bounds, GIVEN_UP, Guarded, KEYS, NAMES, Protocol, Record, arrivals, fingerprint_name,
+    fingerprints, key_name, request_name,
 };
 
 /// How long a record lives, in ticks of the database's clock.
@@ -53,6 +54,9 @@ pub enum ClaimGuard {
     StoredBytes,
     /// A batch writes the rows of members whose keys were free. Without it, of all members.
     WinnersOnly,
+    /// `abandon`: the same index decides. Without it, giving up looks for a committed record, and
+    /// writes its own where it saw none.
+    AbandonInserts,
     /// PostgreSQL ends the session of a machine that vanished (`IDLE_IN_TRANSACTION_TIMEOUT`).
     IdleInTransactionTimeout,
 }
@@ -66,6 +70,8 @@ enum MemberState {
     ToInsert,
     /// The insert met a row.
     ToRead,
+    /// Giving up met a row that is not expired, and has locked it.
+    ToReadLocked,
     /// The row was expired.
     ToTakeOver,
     /// The key is this transaction's.
@@ -110,7 +116,8 @@ impl Transaction {
 
     fn holds(&self, key: u8) -> bool {
         let mut members = self.members.iter().flatten();
-        members.any(|one| one.key == key && one.state == MemberState::Mine)
+        let locks = [MemberState::Mine, MemberState::ToReadLocked];
+        members.any(|one| one.key == key && locks.contains(&one.state))
     }
 
     fn set_all(&mut self, state: MemberState) {
@@ -119,8 +126,17 @@ impl Transaction {
         }
     }
 
+    fn gives_up(&self) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|one| one.fingerprint == GIVEN_UP)
+    }
+
     fn next_statement(&self) -> &'static str {
-        if self.has(MemberState::ToInsert) {
+        if self.gives_up() && self.has(MemberState::ToInsert) {
+            "abandon, INSERT … ON CONFLICT DO UPDATE … WHERE expires_at <= now()"
+        } else if self.has(MemberState::ToReadLocked) {
+            "abandon, reads the row that its insert met"
+        } else if self.has(MemberState::ToInsert) {
             "claim, INSERT … ON CONFLICT DO NOTHING"
         } else if self.has(MemberState::ToRead) {
             "claim, reads the row that its insert met"
@@ -171,6 +187,7 @@ struct ToldAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum BrokenClaim {
     EffectAgain,
+    EffectOfAGivenUpKey,
     AnotherAnswer,
 }
 
@@ -183,8 +200,10 @@ pub struct ClaimsState {
     orphans: [Option<Orphan>; 2],
     sweep: Option<u8>,
     effects: u8,
-    /// Until when the window of each key's last effect is open.
+    /// Until when the window of each key's last effect is open, or of its giving up.
     windows: [u8; KEYS],
+    /// Whether the last window is that of a key that was given up.
+    is_given_up: [bool; KEYS],
     told: [Option<ToldAnswer>; KEYS],
     has_arrived: [bool; KEYS],
     requests_left: u8,
@@ -250,7 +269,11 @@ impl Claims {
 
     /// Whether the next statement of a process waits for another transaction.
     fn waits(&self, state: &ClaimsState, process: usize, tx: &Transaction) -> bool {
-        let looks_only = self.lacks(ClaimGuard::UniqueIndex) && tx.has(MemberState::ToInsert);
+        let inserts = match tx.gives_up() {
+            true => ClaimGuard::AbandonInserts,
+            false => ClaimGuard::UniqueIndex,
+        };
+        let looks_only = self.lacks(inserts) && tx.has(MemberState::ToInsert);
         let wanted = tx.wanted_key().filter(|_| !looks_only);
         wanted.is_some_and(|key| self.is_locked(state, key, process))
     }
@@ -266,24 +289,40 @@ impl Claims {
         };
     }
 
+    /// The upsert of `abandon`: a record that is not expired stays, and is locked.
+    fn abandon(&self, state: &ClaimsState, member: &mut ClaimingMember, judged_at: u8) {
+        let row = state.rows[usize::from(member.key)];
+        let is_free = row.is_none_or(|row| row.expires_at <= judged_at);
+        member.state = match (is_free, self.lacks(ClaimGuard::AbandonInserts)) {
+            (true, false) => MemberState::Mine,
+            (true, true) => MemberState::Unclaimed,
+            (false, _) => MemberState::ToReadLocked,
+        };
+    }
+
     /// `read_all` of the members whose inserts met a row. `false`: a record vanished, which a
     /// request alone begins afresh for.
     fn read(&self, state: &mut ClaimsState, tx: &mut Transaction, judged_at: u8) -> bool {
         let is_batch = tx.is_batch();
-        while let Some(member) = tx.first(MemberState::ToRead) {
+        let unread = match tx.gives_up() {
+            true => MemberState::ToReadLocked,
+            false => MemberState::ToRead,
+        };
+        while let Some(member) = tx.first(unread) {
             let row = state.rows[usize::from(member.key)];
             if !is_batch && row.is_none() {
                 return false;
             }
             member.state = MemberState::Lost;
             let Some(row) = row else { continue };
-            if row.expires_at <= judged_at {
+            if row.expires_at <= judged_at && unread == MemberState::ToRead {
                 if !is_batch {
                     member.state = MemberState::ToTakeOver;
                 }
                 continue;
             }
-            let is_its_own = row.fingerprint == member.fingerprint;
+            let is_its_own = row.fingerprint == member.fingerprint
+                || [row.fingerprint, member.fingerprint].contains(&GIVEN_UP);
             if is_its_own || self.lacks(ClaimGuard::Fingerprint) {
                 let bytes = match self.lacks(ClaimGuard::StoredBytes) {
                     true => state.effects,
@@ -328,10 +367,14 @@ impl Claims {
         // What the process takes for `now()`.
         let is_ahead = self.lacks(ClaimGuard::DatabaseClock) && process == 1;
         let judged_at = tx.now + u8::from(is_ahead);
+        let gives_up = tx.gives_up();
         let goes_on = if let Some(member) = tx.first(MemberState::ToInsert) {
-            self.insert(state, member);
+            match gives_up {
+                true => self.abandon(state, member, judged_at),
+                false => self.insert(state, member),
+            }
             true
-        } else if tx.has(MemberState::ToRead) {
+        } else if tx.has(MemberState::ToRead) || tx.has(MemberState::ToReadLocked) {
             self.read(state, &mut tx, judged_at)
         } else if let Some(member) = tx.first(MemberState::ToTakeOver) {
             self.take_over(state, member, judged_at)
@@ -368,13 +411,18 @@ impl Claims {
                 continue;
             }
             let key = usize::from(member.key);
-            state.effects += 1;
+            let gives_up = member.fingerprint == GIVEN_UP;
+            state.effects += u8::from(!gives_up);
             if state.windows[key] > state.clock {
-                state.broken = Some(BrokenClaim::EffectAgain);
+                state.broken = Some(match gives_up || state.is_given_up[key] {
+                    true => BrokenClaim::EffectOfAGivenUpKey,
+                    false => BrokenClaim::EffectAgain,
+                });
             }
             state.windows[key] = tx.now + RETENTION;
+            state.is_given_up[key] = gives_up;
             if is_won {
-                let execution = state.effects;
+                let execution = if gives_up { 0 } else { state.effects };
                 member.state = MemberState::Committed { execution };
                 if !self.lacks(ClaimGuard::OneTransaction) {
                     Self::record(state, *member, execution, tx.now);
@@ -480,8 +528,17 @@ impl Claims {
         state.clock < LAST_TICK && workers && orphans.all(|orphan| is_young(&orphan.transaction))
     }
 
-    fn arrivals(state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
+    fn arrivals(&self, state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
         let has_arrived = state.has_arrived;
+        let gives_up = self.gives_up(ClaimGuard::AbandonInserts);
+        if state.requests_left >= 1 && process == 1 && gives_up {
+            actions.push(ClaimsAction::Arrives(process, 0, GIVEN_UP));
+        }
+        // The processes are alike, unless B's clock errs: the first request arrives at A, and a key
+        // is given up at B.
+        if process == 1 && !has_arrived[0] {
+            return;
+        }
         if state.requests_left >= 1 {
             let arrives = |(key, fingerprint)| ClaimsAction::Arrives(process, key, fingerprint);
             actions.extend(arrivals(has_arrived).map(arrives));
@@ -497,7 +554,7 @@ impl Claims {
     fn arrive(state: &mut ClaimsState, process: usize, requests: [Option<(u8, u8)>; 2]) {
         let members = requests.map(|request| {
             let (key, fingerprint) = request?;
-            state.has_arrived[usize::from(key)] = true;
+            state.has_arrived[usize::from(key)] |= fingerprint != GIVEN_UP;
             state.requests_left -= 1;
             Some(ClaimingMember {
                 key,
@@ -549,6 +606,7 @@ impl Model for Claims {
             sweep: None,
             effects: 0,
             windows: [0; KEYS],
+            is_given_up: [false; KEYS],
             told: [None; KEYS],
             has_arrived: [false; KEYS],
             requests_left: self.bounds.requests,
@@ -560,11 +618,7 @@ impl Model for Claims {
     fn actions(&self, state: &ClaimsState, actions: &mut Vec<ClaimsAction>) {
         for process in 0..2 {
             match &state.workers[process] {
-                // The processes are alike, unless B's clock errs: the first request arrives at A.
-                Worker::Idle if process == 0 || state.has_arrived[0] => {
-                    Self::arrivals(state, process, actions);
-                }
-                Worker::Idle => {}
+                Worker::Idle => self.arrivals(state, process, actions),
                 Worker::Running(tx) => actions.push(match self.waits(state, process, tx) {
                     true => ClaimsAction::LockTimeout(process),
                     false => ClaimsAction::Statement(process),
@@ -656,6 +710,9 @@ impl Model for Claims {
             always("at most one effect per window", |_, state| {
                 state.broken != Some(BrokenClaim::EffectAgain)
             }),
+            always("a key that is given up has no effect", |_, state| {
+                state.broken != Some(BrokenClaim::EffectOfAGivenUpKey)
+            }),
             always("one answer per window", |_, state| {
                 state.broken != Some(BrokenClaim::AnotherAnswer)
             }),
@@ -668,6 +725,15 @@ impl Model for Claims {
                 let mut running = state.running();
                 running.any(|tx| (0..2).filter(is_stored).any(|key| tx.holds(key)))
             }),
+            sometimes(
+                "a request with a key that was given up is answered",
+                |_, state| {
+                    let is_given_up = |row: Record| row.fingerprint == GIVEN_UP;
+                    state.has_arrived[0]
+                        && state.effects == 0
+                        && state.rows[0].is_some_and(is_given_up)
+                },
+            ),
             sometimes("a record vanishes", |_, state| {
                 state.running().any(|tx| tx.attempts_left < ATTEMPTS_MAX)
             }),
@@ -703,6 +769,7 @@ impl Protocol for Claims {
         ClaimGuard::Fingerprint,
         ClaimGuard::StoredBytes,
         ClaimGuard::WinnersOnly,
+        ClaimGuard::AbandonInserts,
         ClaimGuard::IdleInTransactionTimeout,
     ];
     const NARROW: &[Bounds] = &[Bounds::of(3, 2)];
@@ -715,6 +782,9 @@ impl Protocol for Claims {
     fn words(state: &ClaimsState, action: &ClaimsAction) -> String {
         let process = |process: usize, words: &str| format!("{}{words}", NAMES[process]);
         match *action {
+            ClaimsAction::Arrives(at, key, GIVEN_UP) => {
+                process(at, &format!(" begins to give {} up", key_name(key)))
+            }
             ClaimsAction::Arrives(at, key, fingerprint) => format!(
                 "{} arrives at {}, which begins",
                 request_name(key, fingerprint),
@@ -761,7 +831,9 @@ impl Protocol for Claims {
                 Some(row) => format!("{name} is recorded: {row}"),
                 None => format!("{name} has no record"),
             });
-            if let Some(told) = state.told[index] {
+            if let Some(ToldAnswer { execution: 0, .. }) = state.told[index] {
+                facts.push(format!("a client was told that {name} is given up"));
+            } else if let Some(told) = state.told[index] {
                 facts.push(format!(
                     "a client was told of {name}: execution {}, bytes {}",
                     told.execution, told.bytes
@@ -786,6 +858,7 @@ impl Protocol for Claims {
         }
         facts.extend(state.broken.map(|broken| match broken {
             BrokenClaim::EffectAgain => "broken: two effects in one window".to_owned(),
+            BrokenClaim::EffectOfAGivenUpKey => "broken: an effect of a key given up".to_owned(),
             BrokenClaim::AnotherAnswer => "broken: two answers in one window".to_owned(),
         }));
         facts

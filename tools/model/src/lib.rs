@@ -42,6 +42,9 @@ pub(crate) fn key_name(key: u8) -> String {
     format!("key {}", key + 1)
 }
 
+/// In the place of a fingerprint: the key is given up, and the record answers each request.
+pub(crate) const GIVEN_UP: u8 = 2;
+
 pub(crate) fn fingerprint_name(fingerprint: u8) -> &'static str {
     ["x", "y"][usize::from(fingerprint)]
 }
@@ -89,6 +92,11 @@ impl<G: PartialEq> Guarded<G> {
     fn lacks(&self, guard: G) -> bool {
         self.without == Some(guard)
     }
+
+    /// Whether keys are given up: the other guards are needed without that, too.
+    fn gives_up(&self, guard: G) -> bool {
+        self.without.is_none() || self.lacks(guard)
+    }
 }
 
 /// A completed record of a key.
@@ -102,6 +110,9 @@ pub(crate) struct Record {
 impl Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (execution, until) = (self.execution, self.expires_at);
+        if self.fingerprint == GIVEN_UP {
+            return write!(f, "given up, until {until}");
+        }
         let request = fingerprint_name(self.fingerprint);
         write!(
             f,

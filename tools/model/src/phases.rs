@@ -10,10 +10,13 @@ mod told;
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, arrivals, key_name, request_name};
+use crate::{Bounds, GIVEN_UP, Guarded, KEYS, NAMES, Protocol, arrivals, key_name, request_name};
 
 /// Enough for every operation that a run can begin, and every key that it can ask under.
 const OPERATIONS: usize = 6;
+
+/// In the place of an operation, for a key that was given up.
+const NO_OPERATION: u8 = OPERATIONS as u8;
 
 /// How long a lease lasts, in ticks.
 const LEASE: u8 = 2;
@@ -50,6 +53,8 @@ pub enum PhasesGuard {
     /// A person resolves only what has only been looked up for long (`BY_HAND_AFTER`). Without it,
     /// as soon as no process has the lease.
     ByHandAfter,
+    /// `abandon`: a key in flight is not given up. Without it, its row is overwritten.
+    AbandonWaits,
     /// Operations that no request works on are taken over.
     Reconciler,
 }
@@ -200,6 +205,7 @@ impl BegunOperation {
 enum BrokenPhase {
     EffectAgain,
     EffectOfARequestAgain,
+    EffectOfAGivenUpKey,
     AnotherAnswer,
 }
 
@@ -269,6 +275,8 @@ pub enum PhasesAction {
     Resolves(usize, u8),
     /// The person's process asks the processor what became of the operation.
     Decides(usize),
+    /// A key is given up.
+    Abandons(u8),
     /// A completed record expires, and is swept.
     Expires(u8),
     /// The sweep deletes a row in flight: a guard is missing.
@@ -327,7 +335,9 @@ impl PhasesModel {
                     is_uncommitted,
                 }))
             }
-            Some(row) if row.fingerprint != request.fingerprint => Some(Holder::Idle),
+            Some(row) if ![request.fingerprint, GIVEN_UP].contains(&row.fingerprint) => {
+                Some(Holder::Idle)
+            }
             Some(row) => {
                 if let RowState::Completed { is_done } = row.state {
                     Self::tell(state, request.key, row.operation, is_done);
@@ -336,6 +346,37 @@ impl PhasesModel {
                 Some(taken.map_or(Holder::Idle, Holder::Holding))
             }
         }
+    }
+
+    /// `abandon`: a row that exists is told of, and a key in flight is 409.
+    fn abandon(&self, state: &mut PhasesState, key: u8) {
+        let index = usize::from(key);
+        state.requests_left -= 1;
+        let is_open = |lease: HeldLease| lease.key == key && lease.is_uncommitted;
+        let is_overwritten =
+            |row: KeyRow| row.is_in_flight() && self.lacks(PhasesGuard::AbandonWaits);
+        match state.rows[index] {
+            _ if state.leases().any(is_open) => return,
+            Some(row) if !is_overwritten(row) => {
+                if let RowState::Completed { is_done } = row.state {
+                    Self::tell(state, key, row.operation, is_done);
+                }
+                return;
+            }
+            Some(_) | None => {}
+        }
+        let operations = state.operations.iter().flatten();
+        let mut of_window =
+            operations.filter(|one| (one.key, one.window) == (key, state.windows[index]));
+        if of_window.any(BegunOperation::had_effect) {
+            state.broken = Some(BrokenPhase::EffectOfAGivenUpKey);
+        }
+        state.rows[index] = Some(KeyRow {
+            fingerprint: GIVEN_UP,
+            operation: NO_OPERATION,
+            state: RowState::Completed { is_done: false },
+        });
+        Self::tell(state, key, NO_OPERATION, false);
     }
 
     /// `take_over`: of a lease that is over. The operation is in doubt from here on.
@@ -411,6 +452,11 @@ impl PhasesModel {
     }
 
     fn have_effect(state: &mut PhasesState, index: usize, begun: BegunOperation) {
+        let key = usize::from(begun.key);
+        let is_given_up = state.rows[key].is_some_and(|row| row.operation == NO_OPERATION);
+        if is_given_up && state.windows[key] == begun.window {
+            state.broken = Some(BrokenPhase::EffectOfAGivenUpKey);
+        }
         for (other, earlier) in state.operations.iter().enumerate() {
             let Some(earlier) = earlier.filter(BegunOperation::had_effect) else {
                 continue;
@@ -503,8 +549,8 @@ impl PhasesModel {
         let Some((operation, is_done)) = state.told[key] else {
             return true;
         };
-        let begun = state.operations[usize::from(operation)];
-        let had_effect = begun.is_some_and(|begun| begun.had_effect());
+        let begun = state.operations.get(usize::from(operation));
+        let had_effect = begun.is_some_and(|begun| begun.is_some_and(|one| one.had_effect()));
         let is_recorded =
             state.rows[key].is_some_and(|row| !row.is_in_flight() && row.operation == operation);
         is_recorded && (had_effect || !is_done)
@@ -583,6 +629,9 @@ impl PhasesModel {
             let arrives = |is_lost| PhasesAction::Arrives(process, key, fingerprint, is_lost);
             actions.extend(Self::losses(state.faults_left > 0).map(arrives));
         }
+        // It holds nothing, so that no process matters.
+        let gives_up = process == 0 && self.gives_up(PhasesGuard::AbandonWaits);
+        actions.extend(gives_up.then_some(PhasesAction::Abandons(0)));
     }
 
     /// What an acknowledgment or an answer can be: lost or not.
@@ -824,6 +873,7 @@ impl Model for PhasesModel {
                 lease.in_doubt = false;
                 state.holders[process] = Holder::Deciding(lease);
             }
+            PhasesAction::Abandons(key) => self.abandon(&mut state, key),
             PhasesAction::Expires(key) => {
                 let index = usize::from(key);
                 state.expiries_left -= 1;
@@ -860,6 +910,9 @@ impl Model for PhasesModel {
             always("at most one effect per request", |_, state| {
                 state.broken != Some(BrokenPhase::EffectOfARequestAgain)
             }),
+            always("a key that is given up has no effect", |_, state| {
+                state.broken != Some(BrokenPhase::EffectOfAGivenUpKey)
+            }),
             always("one answer per window", |_, state| {
                 state.broken != Some(BrokenPhase::AnotherAnswer)
             }),
@@ -867,6 +920,11 @@ impl Model for PhasesModel {
                 (0..KEYS).all(|key| Self::is_kept(state, key))
             }),
             always("every key ends", Self::goes_on),
+            sometimes("a released key is given up", |_, state| {
+                let is_given_up = |row: KeyRow| row.operation == NO_OPERATION;
+                state.operations[0].is_some_and(|begun| begun.window == state.windows[0])
+                    && state.rows[0].is_some_and(is_given_up)
+            }),
             sometimes("a late holder loses its lease", |_, state| {
                 let mut holders = state.holders.iter();
                 holders.any(|one| matches!(one, Holder::Claiming(_)))
@@ -909,6 +967,7 @@ impl Protocol for PhasesModel {
         PhasesGuard::NotAfter,
         PhasesGuard::SendAgainWithin,
         PhasesGuard::ByHandAfter,
+        PhasesGuard::AbandonWaits,
         PhasesGuard::Reconciler,
     ];
     const NARROW: &[Bounds] = &[Bounds::of(2, 2)];
@@ -960,6 +1019,7 @@ impl Protocol for PhasesModel {
                 instruction(message, &format!("reaches the processor{declines}{lost}"))
             }
             PhasesAction::MessageLost(message) => instruction(message, "is lost"),
+            PhasesAction::Abandons(key) => format!("a client gives {} up", key_name(key)),
             PhasesAction::Expires(key) => format!("{} expires, and is swept", key_name(key)),
             PhasesAction::SweptInFlight(key) => format!("the sweep deletes {}", key_name(key)),
             PhasesAction::Ages(number) => format!("operation {} is old now", number + 1),
@@ -973,6 +1033,9 @@ impl Protocol for PhasesModel {
     fn facts(state: &PhasesState) -> Vec<String> {
         let mut facts = Vec::new();
         let outcome = |operation: u8, is_done: bool| {
+            if operation == NO_OPERATION {
+                return "given up".to_owned();
+            }
             let what = if is_done { "done" } else { "declined" };
             format!("operation {}, {what}", operation + 1)
         };
@@ -1012,6 +1075,7 @@ impl Protocol for PhasesModel {
         facts.extend(state.broken.map(|broken| match broken {
             BrokenPhase::EffectAgain => "broken: two effects in one window".to_owned(),
             BrokenPhase::EffectOfARequestAgain => "broken: two effects of one request".to_owned(),
+            BrokenPhase::EffectOfAGivenUpKey => "broken: an effect of a key given up".to_owned(),
             BrokenPhase::AnotherAnswer => "broken: two answers in one window".to_owned(),
         }));
         facts

@@ -108,6 +108,14 @@ pub(crate) struct Stored {
     pub(crate) body: Value,
 }
 
+impl Stored {
+    /// Whether nothing was executed, because the key had been given up.
+    pub(crate) fn is_of_a_given_up_key(&self) -> bool {
+        let code = self.body.pointer("/error/code");
+        code.is_some_and(|code| code == "idempotency_key_abandoned")
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Stored(Stored),
@@ -301,7 +309,7 @@ impl Reply {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
-    /// G1 to G9, check or error; `tools/torture/README.md` says what each is.
+    /// G1 to G10, check or error; `tools/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
     /// The keys that it is about, as far as they are known.

@@ -1,7 +1,7 @@
 //! The history of a run and its final tables, as files that another program can check.
 //!
-//! Promise: the files hold what the checks of this program judge for G1 to G6, and no verdict of
-//! theirs. `HISTORY.md` describes each line.
+//! Promise: the files hold what the checks of this program judge for G1 to G6 and G10, and no
+//! verdict of theirs. `HISTORY.md` describes each line.
 
 use std::{
     collections::HashSet,

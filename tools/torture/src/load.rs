@@ -128,12 +128,14 @@ impl Load {
                 50..55 => self.authenticate(random).await,
                 55 => self.delete_customer(random).await,
                 56..58 => self.refund_beside_a_retry(random).await,
+                58..62 => self.give_up(random).await,
                 _ => self.begin(random).await,
             }
         }
     }
 
-    async fn begin(&self, random: &mut ChaCha12Rng) {
+    /// A key that no client has used, for a request of any verb.
+    fn new_key(&self, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let verb = Verb::any(random);
         let object = self.object_for(verb, None, random);
         let mut account = match &object {
@@ -142,9 +144,7 @@ impl Load {
         };
         let number = self.number();
         let tag = format!("{:x}-{number}", self.seed);
-        let Some(mut request) = verb.request(random, &tag, object.as_ref()) else {
-            return;
-        };
+        let mut request = verb.request(random, &tag, object.as_ref())?;
         // About what is another account's. A request that is refused anyway shows nothing.
         let is_foreign = object.is_some() && request.expected == Expected::Any;
         if is_foreign && random.random_ratio(1, 15) {
@@ -152,7 +152,13 @@ impl Load {
             request.expected = Expected::Missing;
         }
         let name = format!("key-{tag}");
-        let key = self.history.add(account, name, vec![request]);
+        Some(self.history.add(account, name, vec![request]))
+    }
+
+    async fn begin(&self, random: &mut ChaCha12Rng) {
+        let Some(key) = self.new_key(random) else {
+            return;
+        };
         let abandons = self.abandons && random.random_ratio(1, 40);
         if random.random_ratio(1, 6) {
             // Twice at once, as a proxy that hedges sends it.
@@ -165,6 +171,49 @@ impl Load {
             self.drive(&key, 0, random, abandons).await;
         }
         self.remember(vec![key]);
+    }
+
+    /// A key that is given up: after an attempt whose answer may be lost or before the first one,
+    /// and beside the request or before it.
+    async fn give_up(&self, random: &mut ChaCha12Rng) {
+        let Some(key) = self.new_key(random) else {
+            return;
+        };
+        if random.random_ratio(1, 2) {
+            self.drive(&key, 0, random, true).await;
+        }
+        if random.random_ratio(2, 3) {
+            let mut other = ChaCha12Rng::seed_from_u64(random.random());
+            tokio::join!(
+                self.drive(&key, 0, random, false),
+                self.give_key_up(&key, &mut other),
+            );
+        } else {
+            self.give_key_up(&key, random).await;
+            self.drive(&key, 0, random, false).await;
+        }
+        self.remember(vec![key]);
+    }
+
+    /// Gives a key up, with a key of its own.
+    async fn give_key_up(&self, key: &SharedKey, random: &mut ChaCha12Rng) {
+        let given_up = {
+            let history = lock(key);
+            Known {
+                account: history.account,
+                id: history.key.clone(),
+                amount: 0,
+                customer: None,
+            }
+        };
+        let tag = format!("{:x}-{}", self.seed, self.number());
+        let Some(request) = Verb::AbandonKey.request(random, &tag, Some(&given_up)) else {
+            return;
+        };
+        let name = format!("gives-up-{tag}");
+        let own = self.history.add(given_up.account, name, vec![request]);
+        self.drive(&own, 0, random, false).await;
+        self.remember(vec![own]);
     }
 
     /// Keys whose names every account uses, each with a request of its own, all at once.
@@ -256,7 +305,8 @@ impl Load {
         self.drive(&key, variant, random, false).await;
     }
 
-    /// Every rival twice for a key that no client has used, all at once.
+    /// Every rival twice for a key that no client has used, all at once, and perhaps one who gives
+    /// the key up.
     async fn race(&self, account: usize, random: &mut ChaCha12Rng) {
         let Some(key) = self.rivals(account, random) else {
             return;
@@ -266,7 +316,12 @@ impl Load {
             let key = &key;
             async move { self.drive(key, racer % RIVALS, &mut random, false).await }
         });
-        join_all(racers).await;
+        let racers = join_all(racers.collect::<Vec<_>>());
+        if random.random_ratio(1, 3) {
+            tokio::join!(racers, self.give_key_up(&key, random));
+        } else {
+            racers.await;
+        }
         self.remember(vec![key]);
     }
 
@@ -496,9 +551,11 @@ impl Load {
             Verb::UpdateCharge | Verb::CreateRefund => &objects.captured,
             Verb::UpdateRefund => &objects.refunds,
             Verb::UpdateOrder | Verb::PayOrder | Verb::CancelOrder => &objects.orders,
-            Verb::CreateCharge | Verb::CreateOrder | Verb::CreateCheckout | Verb::SetInventory => {
-                return None;
-            }
+            Verb::CreateCharge
+            | Verb::CreateOrder
+            | Verb::CreateCheckout
+            | Verb::SetInventory
+            | Verb::AbandonKey => return None,
             Verb::CreateCustomer
             | Verb::CreateMethod
             | Verb::AttachMethod

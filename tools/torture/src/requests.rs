@@ -114,6 +114,8 @@ pub(crate) enum Verb {
     CancelIntent,
     RefundIntent,
     CreateSetup,
+    /// Gives a key up.
+    AbandonKey,
 }
 
 /// What several different requests for one key may be: all but those that say nothing and would be
@@ -163,7 +165,11 @@ impl Verb {
     pub(crate) fn leaves_an_event(self) -> bool {
         !matches!(
             self,
-            Self::SetInventory | Self::CreateMethod | Self::AttachMethod | Self::UpdateIntent
+            Self::SetInventory
+                | Self::CreateMethod
+                | Self::AttachMethod
+                | Self::UpdateIntent
+                | Self::AbandonKey
         )
     }
 
@@ -242,6 +248,7 @@ impl Verb {
                         | Self::UpdateOrder
                         | Self::SetInventory
                         | Self::UpdateIntent
+                        | Self::AbandonKey
                 ),
             wait: random.random_ratio(1, 3).then(|| random.random_range(0..3)),
         })
@@ -327,6 +334,10 @@ impl Verb {
                 let sku = one_of(random, &COUNTED);
                 let body = json!({ "quantity": random.random_range(0..1000) });
                 (Method::PUT, format!("/inventory/{sku}"), body)
+            }
+            (Self::AbandonKey, Some(Known { id, .. })) => {
+                let path = format!("/idempotency-keys/{id}/abandon");
+                (Method::POST, path, json!({}))
             }
             (_, _) => intents::parameters(self, random, tag, object)?,
         };

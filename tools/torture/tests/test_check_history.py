@@ -105,6 +105,50 @@ class WrongHistories(unittest.TestCase):
         self.dump.append(("charges", ROW | {"id": other, "metadata": {}}))
         self.assert_breaks("G3")
 
+    def give_up(self, status, outcome, execution="req_2"):
+        """Another request gives the key up, and is told this."""
+        told = {"object": "idempotency_key", "key": "k1", "status": status, "response_status": outcome,
+                "request": execution, "created": 1795694400, "expires": 1795780800}
+        self.history.append(self.history[1] | {
+            "request": 1, "key": "k2", "path": "/v1/idempotency-keys/k1/abandon", "body": "{}", "tag": "t2",
+            "shows_tag": False, "leaves_event": False})
+        self.history.append(self.history[2] | {"attempt": 2, "request": 1})
+        self.history.append(STORED | {
+            "attempt": 2, "status": 200, "execution": "req_2", "digest": "d2", "body_digest": "b2", "body": told})
+        self.dump.append(("idempotency_keys", RECORD | {
+            "key": "k2", "request_id": "req_2", "status": 200, "body_digest": "b2"}))
+
+    def answer_as_given_up(self):
+        refused = {"status": 409, "execution": "req_2", "digest": "d3", "body_digest": "b3",
+                   "body": {"error": {"code": "idempotency_key_abandoned"}}}
+        self.history[3] |= refused
+        self.dump[4] = ("idempotency_keys", RECORD | {
+            "request_id": "req_2", "status": 409, "body_digest": "b3"})
+
+    def test_a_key_that_is_given_up_after_its_request(self):
+        self.give_up("completed", 201, "req_1")
+        self.assert_breaks()
+        self.history[-1]["body"]["response_status"] = 402
+        self.assert_breaks("G10")
+
+    def test_a_key_that_is_given_up_before_its_request(self):
+        self.give_up("abandoned", 409)
+        self.answer_as_given_up()
+        self.history[1]["expected"] = "missing"
+        effect = self.dump[2:4]
+        del self.dump[2:4], self.history[4]
+        self.assert_breaks()
+        # As bugs/34-abandon-looks-first makes it.
+        self.dump += effect
+        self.history[1]["expected"] = "any"
+        self.assert_breaks("G10")
+
+    def test_a_charge_that_is_said_to_be_given_up(self):
+        """As bugs/35-abandon-overwrites-an-outcome makes it."""
+        self.give_up("abandoned", 409)
+        self.dump[4] = ("idempotency_keys", RECORD | {"request_id": "req_2", "status": 409, "body_digest": "b3"})
+        self.assert_breaks("G2", "G10")
+
     def test_a_refund_that_its_charge_does_not_know(self):
         refund = {"account_id": ALICE, "id": CHARGE, "charge_id": CHARGE, "amount": 5, "status": "succeeded",
                   "metadata": {}}

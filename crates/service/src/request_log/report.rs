@@ -36,6 +36,8 @@ pub struct Tested {
     pub effects: HashMap<String, Effect>,
     /// The keys of requests that the client learned of by a webhook.
     pub told: HashSet<String>,
+    /// The keys that the client gave up, with the first request that told it what became of each.
+    pub given_up: HashMap<String, Uuid>,
     /// The webhooks that came more than once.
     pub redelivered: Vec<Redelivered>,
 }
@@ -294,6 +296,9 @@ fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>>
         }
     }
     for (first, again) in new_keys(changing(tested), by_key) {
+        if learned.is_given_up(first, again) {
+            continue;
+        }
         if !explained.contains(key(again)) && !tested.effects.contains_key(key(first)) {
             findings.push(finding(FindingKind::NewKeyAfterFailure, vec![first, again]));
         }
@@ -429,6 +434,7 @@ struct Learned<'a> {
     named: HashMap<&'a str, Vec<Uuid>>,
     /// By routes that were read.
     read: HashMap<&'a str, Uuid>,
+    given_up: &'a HashMap<String, Uuid>,
 }
 
 impl<'a> Learned<'a> {
@@ -443,7 +449,12 @@ impl<'a> Learned<'a> {
                 read.insert(&*request.route, request.id);
             }
         }
-        Self { named, read }
+        let given_up = &tested.given_up;
+        Self {
+            named,
+            read,
+            given_up,
+        }
     }
 
     /// Whether the client asked for an effect after it was made, or for a list that has it.
@@ -451,7 +462,14 @@ impl<'a> Learned<'a> {
         let named = self.named.get(&*lost.effect.object);
         let last = named.and_then(|named| named.last());
         let last = last.max(self.read.get(&*lost.by.route));
+        let last = last.max(self.given_up.get(key(lost.by)));
         last.is_some_and(|last| *last > lost.by.id)
+    }
+
+    /// Whether the client gave the key of a request up before it sent another one.
+    fn is_given_up(&self, request: &LoggedRequest, before: &LoggedRequest) -> bool {
+        let given_up = self.given_up.get(key(request));
+        given_up.is_some_and(|by| *by < before.id)
     }
 
     /// Whether the client asked for the first effect before it made the second.
@@ -459,6 +477,7 @@ impl<'a> Learned<'a> {
         let between = |id: &Uuid| *id > first.by.id && *id < second.by.id;
         let named = self.named.get(&*first.effect.object);
         named.is_some_and(|named| named.iter().any(between))
+            || self.is_given_up(first.by, second.by)
     }
 }
 

@@ -43,6 +43,7 @@ impl Told for PhasesModel {
             | PhasesAction::Recovers(..)
             | PhasesAction::Resolves(..)
             | PhasesAction::Decides(_)
+            | PhasesAction::Abandons(_)
             | PhasesAction::Expires(_)
             | PhasesAction::SweptInFlight(_)
             | PhasesAction::Ages(_)

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
-use super::{intents, objects, records, rows, windows_that_overlap};
+use super::{given_up, intents, objects, records, rows, windows_that_overlap};
 use crate::{
     client::Account,
     history::{History, KeyHistory, Verdict, lock},
@@ -378,6 +378,7 @@ pub(crate) async fn at_the_end(
         rows::payments_are_of_the_cards(&mut session, history, accounts).await?;
         intents::are_as_told(&mut session, history).await?;
         intents::no_detached_method_pays(&mut session, history, None).await?;
+        given_up::keys_are_as_told(&mut session, history, accounts, profile).await?;
         if !profile.expires() {
             let now = Utc::now();
             records::are_what_was_answered(&mut session, history, accounts, None, now).await?;

@@ -11,9 +11,9 @@ use uuid::Uuid;
 use super::Broken;
 use crate::history::{History, KeyHistory, SharedKey, Stored, lock};
 
-struct Record {
-    execution: String,
-    status: Option<i16>,
+pub(super) struct Record {
+    pub(super) execution: String,
+    pub(super) status: Option<i16>,
     body_digest: Option<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ fn answered(
     keys.collect()
 }
 
-async fn records(
+pub(super) async fn records(
     snapshot: &mut PgConnection,
     keys: &[&str],
 ) -> Result<HashMap<(Uuid, String), Record>, sqlx::Error> {
