@@ -26,12 +26,13 @@ use std::time::{Duration, Instant};
 
 pub use api::{Crash, Service};
 pub use checks::{CHECKS, Check, Mend, Severity};
-pub use config::{Config, ConfigError, init, target};
+pub use config::{Config, ConfigError, PRESETS, init, target};
 pub use report::{Finding, Grade, Report, harmless};
 pub use reqwest::Url;
 
 use api::Api;
 use checks::{Flaw, unknown};
+use config::Replay;
 
 /// No check takes longer. With the bounds of the load it ends long before.
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
@@ -77,7 +78,14 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
     let ask = api.effect();
     let seen = async {
         let tally = api.tally(&[&ask]).await?;
-        api.executed(&ask).await?;
+        let made = api.executed(&ask).await?;
+        let promises = &api.config.promises;
+        if promises.replay != Replay::Bytes && promises.id(&made.body).is_none() {
+            let pointer = &promises.replay_id;
+            return unknown(format!(
+                "promises.replay_id: nothing is at {pointer} of {made}"
+            ));
+        }
         match tally.made_by_first(1).await? {
             None | Some(1) => Ok(()),
             Some(made) => unknown(format!(

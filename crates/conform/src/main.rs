@@ -10,9 +10,9 @@ use std::{
 };
 
 use charge_once_conform::{
-    CHECKS, Config, ConfigError, Crash, Service, harmless, init, run, target,
+    CHECKS, Config, ConfigError, Crash, PRESETS, Service, harmless, init, run, target,
 };
-use clap::Parser;
+use clap::{Parser, builder::PossibleValuesParser};
 
 /// Tries to make an HTTP API do the same thing twice under one idempotency key.
 #[derive(Debug, Parser)]
@@ -30,8 +30,9 @@ struct Arguments {
     /// Print such a file with comments, with the promises of --preset
     #[arg(long)]
     init: bool,
-    /// Whose promises --init writes: ietf, stripe or acp
-    #[arg(long, default_value = "ietf", requires = "init")]
+    /// Whose promises --init writes
+    #[arg(long, default_value = "ietf-draft", requires = "init",
+        value_parser = PossibleValuesParser::new(PRESETS.map(|(name, _)| name)))]
     preset: String,
     /// Print all checks, their rules and their sources
     #[arg(long)]

@@ -153,3 +153,15 @@ pub(super) const PROMISED: Mend = Mend {
     words: "answer with the promised status, or change promises.reuse",
     code: "if stored.digest != digest: refuse(422)",
 };
+
+pub(super) const PROBLEM: Mend = Mend {
+    words: "send refusals of keys as application/problem+json",
+    code: "\
+send(422, {\"Content-Type\": \"application/problem+json\"},
+     {\"type\": \"https://…/idempotency\", \"title\": \"The key was used before\", \"status\": 422})",
+};
+
+pub(super) const POLICY: Mend = Mend {
+    words: "write the document from the settings that the service runs with",
+    code: "send(200, {\"retention_seconds\": settings.retention_seconds, …})",
+};

@@ -199,12 +199,20 @@ checks! {
         "two keys in one request are refused";
         "a proxy that keeps another one of the two makes a retry a new request";
         PARSE;
+    Unclear key_problem (key::problem), "draft 2.7, RFC 9457":
+        "refusals of keys are application/problem+json, if that is promised";
+        "a client finds no reason where it looks for one, and guesses";
+        PROBLEM;
+    Unclear policy (key::policy), "charge-once":
+        "the document in which the API says its promises says these";
+        "a client that reads the document retries too late, or sends a key again too early";
+        POLICY;
     Unclear key_quoted (key::quoted), "draft 2.1, charge-once":
         "\"key\" and key are one key";
         "a client library that begins to quote repeats what it did before";
         PARSE;
     Unsafe replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
-        "a retry gets the first status and the first bytes, and has no effect";
+        "a retry gets the first status and bytes, or what is promised, and has no effect";
         "a retry sees the object as it is now, or an error, and the client acts on it";
         STORED_REPLY;
     Unclear replay_headers (replay::headers), "draft 2.6, charge-once":
@@ -240,15 +248,23 @@ checks! {
         "every retry that waits while a secret is rotated has its effect again";
         ACCOUNT;
     Unsafe refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
-        "a refusal is replayed like a success";
+        "a refusal is replayed like a success, or executed again, as promised";
         "a client says \"refused\" to its customer, and the retry does the work";
         STORED_REPLY;
+    Unclear invalid_stored (replay::invalid_stored), "Stripe, charge-once":
+        "a request that fails validation uses up its key, or leaves it free, as promised";
+        "a client that mends its request under the same key is refused, or does what it didn't mean to";
+        REFUSE_FIRST;
+    Unclear delete_key (replay::delete), "Stripe v2, charge-once":
+        "a key on a DELETE is replayed, or means nothing, as promised";
+        "a client that retries a DELETE is told that there was nothing to delete";
+        CLAIM;
     Unsafe refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
         "a client that sends the right secret at last gets the old 401, or another account's";
         REFUSE_FIRST;
     Unsafe server_error (replay::server_error), "ACP 6.5, charge-once":
-        "a 5xx is not kept: the retry executes, once";
+        "a retry after 5xx executes, once, or gets the 5xx again, as promised";
         "an outage of a second fails its requests for as long as keys are kept";
         ROLL_BACK;
     Unsafe racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
