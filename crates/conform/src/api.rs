@@ -7,7 +7,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -83,6 +83,10 @@ pub(crate) struct Ask {
     pub(crate) keys: Vec<String>,
     /// Its JSON in another order of members, with other whitespace.
     pub(crate) is_respelled: bool,
+    /// When the event of a delivery was made, in unix seconds.
+    created: u64,
+    /// How many seconds ago it is signed.
+    age: u64,
 }
 
 impl Ask {
@@ -102,6 +106,17 @@ impl Ask {
 
     pub(crate) fn with_keys(self, keys: Vec<String>) -> Self {
         Self { keys, ..self }
+    }
+
+    pub(crate) fn created_before(self, seconds: u64) -> Self {
+        let created = self.created - seconds;
+        Self { created, ..self }
+    }
+
+    pub(crate) fn signed_before(&self, seconds: u64) -> Self {
+        let mut old = self.clone();
+        old.age = seconds;
+        old
     }
 
     pub(crate) fn with_credential(&self, credential: &str) -> Self {
@@ -178,6 +193,8 @@ impl Api {
             credential: self.config.accounts.credential.clone(),
             keys: vec![self.key()],
             is_respelled: false,
+            created: unix_now(),
+            age: 0,
         }
     }
 
@@ -267,7 +284,9 @@ impl Api {
     }
 
     fn request(&self, ask: &Ask, url: &Url) -> Result<Request, String> {
-        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        let created = ask.created.to_string();
+        let filled =
+            |text: &str| fill(text, ask.number, &ask.credential).replace("{{created}}", &created);
         let template = &ask.template;
         let method = template.method.as_deref().unwrap_or("POST");
         let method = Method::from_bytes(method.as_bytes()).map_err(text_of)?;
@@ -316,6 +335,12 @@ impl Api {
             let name = HeaderName::try_from(key_name).map_err(text_of)?;
             for key in &ask.keys {
                 headers.append(name.clone(), value(key)?);
+            }
+        }
+        if let Some(scheme) = self.config.scheme {
+            let t = unix_now() - ask.age;
+            for (name, text) in scheme.headers(&ask.credential, ask.key(), t, &body) {
+                headers.insert(name, value(&text)?);
             }
         }
         *request.body_mut() = Some(body.into());
@@ -537,13 +562,21 @@ impl Api {
 
     async fn count(&self, ask: &Ask) -> Result<u64, Flaw> {
         let failed = |what: String| Flaw::Unknown(format!("effects can't be counted: {what}"));
-        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        let filled =
+            |text: &str| fill(text, ask.number, &ask.credential).replace("{{event}}", ask.key());
         match &self.config.count {
             None => Err(failed("the config has no [count]".to_owned())),
             Some(Count::Command { command }) => {
                 let printed = shell(&filled(command), true).await.map_err(failed)?;
                 let number = printed.trim().parse();
                 number.map_err(|_| failed(format!("the command printed {printed:?}")))
+            }
+            Some(Count::Url { url }) => {
+                let url = Url::parse(&filled(url)).map_err(|error| failed(error.to_string()))?;
+                let asking = self.exchange(Request::new(Method::GET, url));
+                let reply = asking.await.map_err(failed)?;
+                let number = String::from_utf8_lossy(&reply.body).trim().parse();
+                number.map_err(|_| failed(format!("the URL got {reply}")))
             }
             Some(Count::List {
                 list,
@@ -707,6 +740,11 @@ fn with_member(body: &str, name: &str, value: &str) -> String {
         // No object: there is no place for a key.
         None => body.to_owned(),
     }
+}
+
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Its host, with the port if that is not the default.

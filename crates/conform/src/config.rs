@@ -15,6 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
+use crate::signature::Scheme;
+
 /// Why nothing can be checked: the program exits with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -27,6 +29,9 @@ pub struct Config {
     /// What the environment filled in. No report shows it.
     #[serde(skip)]
     pub(crate) secrets: Vec<String>,
+    /// How requests are signed, if they are deliveries of webhooks.
+    #[serde(skip)]
+    pub(crate) scheme: Option<Scheme>,
     pub(crate) effect: Template,
     // Each says what differs from `effect`.
     pub(crate) other: Option<Template>,
@@ -89,15 +94,20 @@ pub(crate) enum Count {
     Command {
         command: String,
     },
+    /// Of another service. It answers with the number.
+    Url {
+        url: String,
+    },
 }
 
 impl Count {
     /// Whether it counts the effects of one request, and not all that there are.
     pub(crate) fn is_of_one_request(&self) -> bool {
-        let names_one = |text: &str| text.contains("{{unique}}") || text.contains("{{number}}");
+        let names = ["{{unique}}", "{{number}}", "{{event}}"];
+        let names_one = |text: &str| names.iter().any(|name| text.contains(name));
         match self {
             Self::List { list, unique, .. } => unique.is_some() || names_one(list),
-            Self::Command { command } => names_one(command),
+            Self::Command { command: text } | Self::Url { url: text } => names_one(text),
         }
     }
 }
@@ -352,6 +362,40 @@ impl Config {
         Ok(config)
     }
 
+    /// The config of a receiver of webhooks at a path. `event`: the JSON of an event, in the place
+    /// of the preset's. `effect`: the URL or the command that counts.
+    pub fn of_receiver(
+        path: &str,
+        scheme: Scheme,
+        secret: &str,
+        event: Option<String>,
+        effect: &str,
+    ) -> Result<Self, ConfigError> {
+        if !scheme.takes(secret) {
+            return Err(ConfigError("the secret is none of that scheme".to_owned()));
+        }
+        let mut config = Self::from_toml(scheme.preset())?;
+        config.effect.path = Some(path.to_owned());
+        config.effect.json = event.or(config.effect.json);
+        config.accounts.credential = secret.to_owned();
+        config.secrets = vec![secret.to_owned()];
+        config.scheme = Some(scheme);
+        let effect = effect.to_owned();
+        config.count = Some(
+            match effect.starts_with("http://") || effect.starts_with("https://") {
+                true => Count::Url { url: effect },
+                false => Count::Command { command: effect },
+            },
+        );
+        if !config.count.as_ref().is_some_and(Count::is_of_one_request) {
+            let what =
+                "--effect: it must have {{unique}} or {{event}}, to count one event's effects";
+            return Err(ConfigError(what.to_owned()));
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
     /// How long a retry is repeated: longer than a lease.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(self.load.patience_seconds + self.promises.lease_seconds)
@@ -439,7 +483,7 @@ impl Template {
         if let Some((name, _)) = headers.find(is_wrong) {
             return Some(format!("headers: {name} can't be sent"));
         }
-        let json = fill(self.json.as_ref()?, 1, "");
+        let json = fill(self.json.as_ref()?, 1, "").replace("{{created}}", "1");
         let error = serde_json::from_str::<Value>(&json).err()?;
         Some(format!("json: {error}"))
     }

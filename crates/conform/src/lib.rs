@@ -20,15 +20,17 @@ mod history;
 mod page;
 mod proxy;
 mod report;
+mod signature;
 mod storm;
 
 use std::time::{Duration, Instant};
 
 pub use api::{Crash, Service};
-pub use checks::{CHECKS, Check, Mend, Severity};
+pub use checks::{CHECKS, Check, Mend, RECEIVER_CHECKS, Severity};
 pub use config::{Config, ConfigError, PRESETS, init, target};
 pub use report::{Finding, Grade, Report, harmless};
 pub use reqwest::Url;
+pub use signature::Scheme;
 
 use api::Api;
 use checks::{Flaw, unknown};
@@ -46,12 +48,16 @@ pub async fn run(
     only: &[String],
     mut progress: impl FnMut(usize, usize, &str),
 ) -> Result<Report, ConfigError> {
-    let is_known = |name: &String| CHECKS.iter().any(|check| check.name == name);
+    let checks = match config.scheme {
+        Some(_) => RECEIVER_CHECKS,
+        None => CHECKS,
+    };
+    let is_known = |name: &String| checks.iter().any(|check| check.name == name);
     if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
         return Err(ConfigError(format!("there is no check {unknown}")));
     }
     let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
-    let wanted: Vec<&'static Check> = CHECKS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&'static Check> = checks.iter().filter(is_wanted).collect();
     let api = Api::new(config, service)?;
     probe(&api).await?;
     let mut findings = Vec::new();

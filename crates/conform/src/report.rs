@@ -110,7 +110,7 @@ impl Finding {
 }
 
 /// The names of the sources, with their links.
-pub(crate) const SOURCES: [(&str, &str); 4] = [
+pub(crate) const SOURCES: [(&str, &str); 6] = [
     (
         "draft",
         "https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07",
@@ -123,6 +123,11 @@ pub(crate) const SOURCES: [(&str, &str); 4] = [
     (
         "charge-once",
         "https://github.com/charge-once/charge-once/blob/main/docs/contract.md",
+    ),
+    ("Stripe webhooks", "https://docs.stripe.com/webhooks"),
+    (
+        "Standard Webhooks",
+        "https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md",
     ),
 ];
 
@@ -222,7 +227,7 @@ impl Report {
         if violated.count() > 0 {
             text.push('\n');
             for (name, link) in SOURCES {
-                let _ = writeln!(text, "{name:<12} {link}");
+                let _ = writeln!(text, "{name:<17} {link}");
             }
         }
         text

@@ -5,6 +5,7 @@
 mod faults;
 mod key;
 mod mend;
+mod receiver;
 mod replay;
 
 use futures_util::future::LocalBoxFuture;
@@ -148,6 +149,8 @@ pub struct Check {
 
 pub(crate) const REPEATED: &str =
     "what a client asked for once is done again: two payments, two orders or two messages";
+/// No 2xx, or no effect.
+const UNSEEN: &str = "the sender gives up after days, or takes the event for handled: an order stays unpaid for ever";
 const LOST: &str =
     "a client was told of an effect that there isn't, and builds on it: it ships, or says \"paid\"";
 pub(crate) const ENDLESS: &str =
@@ -163,10 +166,10 @@ pub(crate) const FAILED: &str =
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
 /// `Unsafe`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
-    ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
+    ($(#[$about:meta])* $table:ident: $($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
-        /// All checks, in the order in which they run.
-        pub const CHECKS: &[Check] = &[$(Check {
+        $(#[$about])*
+        pub const $table: &[Check] = &[$(Check {
             name: stringify!($name),
             rule: $rule,
             source: $source,
@@ -179,6 +182,8 @@ macro_rules! checks {
 }
 
 checks! {
+    /// All checks of an API, in the order in which they run.
+    CHECKS:
     Unsafe key_required (key::required), "draft 2.7, ACP 6.1":
         "a request without a key is refused with 400 and has no effect";
         "the client that forgets the key is the one whose retries do the work twice";
@@ -312,6 +317,43 @@ checks! {
         "no effect of an earlier check comes after its requests were answered";
         REPEATED;
         CLAIM;
+}
+
+checks! {
+    /// All checks of a receiver of webhooks.
+    RECEIVER_CHECKS:
+    Unsafe delivered_twice (receiver::twice), "Stripe webhooks, Standard Webhooks":
+        "an event that is delivered twice has one effect, and 2xx both times";
+        REPEATED;
+        SEEN;
+    Unsafe delivered_at_once (receiver::at_once), "Stripe webhooks, Standard Webhooks":
+        "an event that is delivered many times at once has one effect";
+        REPEATED;
+        SEEN;
+    Unsafe lost_acknowledgment (receiver::lost_reply), "Stripe webhooks, Standard Webhooks":
+        "an event whose acknowledgments are lost has one effect";
+        UNSEEN;
+        SEEN;
+    Unsafe out_of_order (receiver::disordered), "Stripe webhooks":
+        "an older event after a newer one has its effect";
+        UNSEEN;
+        EACH_EVENT;
+    Unsafe late (receiver::late), "Stripe webhooks, Standard Webhooks":
+        "an event of three days ago that is signed now has one effect";
+        UNSEEN;
+        EACH_EVENT;
+    Unsafe forged (receiver::forged), "Stripe webhooks, Standard Webhooks":
+        "a wrong signature is refused, has no effect, and does not use up the event";
+        "a stranger says that an order is paid";
+        VERIFY;
+    Unsafe unsigned (receiver::unsigned), "Stripe webhooks, Standard Webhooks":
+        "a delivery without a signature is refused, and does not use up the event";
+        "a stranger says that an order is paid";
+        VERIFY;
+    Unclear old_signature (receiver::old), "Stripe webhooks, Standard Webhooks":
+        "a signature of an hour ago is refused, and does not use up the event";
+        "a delivery that was read on its way can be sent again at any time";
+        VERIFY;
 }
 
 /// The outcome of a check that can't be made.
