@@ -1,8 +1,10 @@
-//! Tries to make any HTTP API do the same thing twice under one idempotency key.
+//! Tries to make any HTTP API do the same thing twice under one idempotency key, and any receiver of
+//! webhooks under one event.
 //!
 //! ```text
 //! config.rs   what the API is: requests, how effects are counted, what it promises
 //! api.rs      sends requests, retries them, counts effects
+//! signature.rs  how deliveries of webhooks are signed
 //! history.rs  what was sent under which key, and what came back
 //! proxy.rs    loses replies
 //! checks/     the table of checks; each is a short function that reads like its rule

@@ -80,16 +80,21 @@ async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
 /// Visits of a key's first request, and of its second one.
 const VISITS: [usize; 2] = [4, 2];
 
-async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
-    let load = &api.config.load;
-    // A status that also means "in use" would not tell the loser from one that waits.
+/// Whether two requests can fight for one key. A status that also means "in use" would not tell the
+/// loser from one that waits.
+fn fights(api: &Api) -> bool {
     let promises = &api.config.promises;
     let tells = |status: &u16| promises.in_progress.contains(status);
-    let fights = promises.other_body == Difference::Refused
+    promises.other_body == Difference::Refused
         && !promises.reuse.is_empty()
         && !promises.reuse.iter().any(tells)
         && api.config.other.is_some()
-        && !api.is_found_by("reuse_body");
+        && !api.is_found_by("reuse_body")
+}
+
+async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
+    let load = &api.config.load;
+    let fights = fights(api);
     let mut keys = Vec::new();
     let mut plan = Vec::new();
     for number in 0..load.keys {

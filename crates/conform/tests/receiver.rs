@@ -9,6 +9,7 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
+    thread,
 };
 
 const SECRET: &str = "whsec_c2VjcmV0LW9mLXRoZS1lbmRwb2ludA==";
@@ -86,11 +87,15 @@ fn each_wrong_receiver_is_found() {
         ("no-tolerance", "old_signature", 0),
         ("newest-only", "out_of_order late", 1),
     ];
-    for (mistake, meant, code) in cases {
-        let receiver = Receiver::start(mistake);
-        let effect = format!("{}/effects/{{{{unique}}}}", receiver.url);
-        let (found, ended) = receiver.conform("stripe", &effect);
-        assert_eq!(found.join(" "), meant, "{mistake}");
-        assert_eq!(ended, Some(code), "{mistake}");
-    }
+    thread::scope(|scope| {
+        for (mistake, meant, code) in cases {
+            scope.spawn(move || {
+                let receiver = Receiver::start(mistake);
+                let effect = format!("{}/effects/{{{{unique}}}}", receiver.url);
+                let (found, ended) = receiver.conform("stripe", &effect);
+                assert_eq!(found.join(" "), meant, "{mistake}");
+                assert_eq!(ended, Some(code), "{mistake}");
+            });
+        }
+    });
 }

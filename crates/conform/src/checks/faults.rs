@@ -119,9 +119,9 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         }
     }
     same(&answer, &api.send(ask).await?)?;
-    let lacks = |reply: &&&Reply| reply.header("retry-after").is_none();
     let promised = api.config.promises.retry_after;
-    if let Some(without) = conflicts.iter().find(lacks).filter(|_| promised) {
+    let lacks = |reply: &&&Reply| promised && reply.header("retry-after").is_none();
+    if let Some(without) = conflicts.iter().find(lacks) {
         return Err(Flaw::lesser(
             format!("{} without Retry-After", without.status),
             "a client has to guess when to come again: too often, or too late",
@@ -137,10 +137,8 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         ));
     }
     let sent = duplicates.len();
-    let got = match conflicts.first() {
-        Some(reply) => format!("{}, come again", reply.status),
-        None => "the first answer".to_owned(),
-    };
+    let told = conflicts.first().map(|reply| format!("{}", reply.status));
+    let got = told.unwrap_or_else(|| "the first answer".to_owned());
     Ok(format!(
         "{sent} duplicates in the {took_ms} ms of its work got {got}"
     ))
