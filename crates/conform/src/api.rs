@@ -234,9 +234,8 @@ impl Api {
     /// Prepares to lose replies.
     pub(crate) async fn losing(&self, cut: CutAt) -> Result<Loss, Flaw> {
         if self.url().scheme() == "http" {
-            return Ok(Loss::Proxy(
-                Proxy::start(self.plain_address().await?, cut).await?,
-            ));
+            let target = self.plain_address().await?;
+            return Proxy::start(target, cut).await.map(Loss::Proxy);
         }
         let began = Instant::now();
         self.document("/").await.map_err(Flaw::Unknown)?;
@@ -301,16 +300,13 @@ impl Api {
             match place {
                 KeyIn::Header => {}
                 KeyIn::Query => {
-                    path = with_pair(
-                        &path,
-                        if path.contains('?') { "&" } else { "?" },
-                        key_name,
-                        key,
-                    )
+                    let mark = if path.contains('?') { "&" } else { "?" };
+                    path = format!("{path}{mark}{}", pair(key_name, key));
                 }
                 KeyIn::Form => {
                     is_form = true;
-                    body = with_pair(&body, if body.is_empty() { "" } else { "&" }, key_name, key);
+                    let mark = if body.is_empty() { "" } else { "&" };
+                    body = format!("{body}{mark}{}", pair(key_name, key));
                 }
                 KeyIn::Json => {
                     is_json = true;
@@ -575,8 +571,9 @@ impl Api {
                 let url = Url::parse(&filled(url)).map_err(|error| failed(error.to_string()))?;
                 let asking = self.exchange(Request::new(Method::GET, url));
                 let reply = asking.await.map_err(failed)?;
-                let number = String::from_utf8_lossy(&reply.body).trim().parse();
-                number.map_err(|_| failed(format!("the URL got {reply}")))
+                let number = String::from_utf8_lossy(&reply.body).trim().parse().ok();
+                let number = number.filter(|_| reply.is_success());
+                number.ok_or_else(|| failed(format!("the URL got {reply}")))
             }
             Some(Count::List {
                 list,
@@ -716,8 +713,8 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The pair after the text, in a query or a form.
-fn with_pair(text: &str, mark: &str, name: &str, value: &str) -> String {
+/// A pair of a query or a form.
+fn pair(name: &str, value: &str) -> String {
     let encoded = |text: &str| -> String {
         let bytes = text.bytes().map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
@@ -727,7 +724,7 @@ fn with_pair(text: &str, mark: &str, name: &str, value: &str) -> String {
         });
         bytes.collect()
     };
-    format!("{text}{mark}{}={}", encoded(name), encoded(value))
+    format!("{}={}", encoded(name), encoded(value))
 }
 
 /// The JSON with one more member, its first.
@@ -801,6 +798,20 @@ mod tests {
             assert_eq!(below(&Url::parse(base)?, path).as_str(), whole);
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_key_is_the_first_member_of_an_object() {
+        for (body, whole) in [
+            ("", r#"{"k": "v"}"#),
+            ("{}", r#"{"k": "v"}"#),
+            (" { } ", r#"{"k": "v" } "#),
+            (r#"{"a": 1}"#, r#"{"k": "v", "a": 1}"#),
+            ("7", "7"),
+        ] {
+            assert_eq!(with_member(body, "k", "v"), whole);
+        }
+        assert_eq!(pair("a b", "c&d"), "a%20b=c%26d");
     }
 
     #[test]

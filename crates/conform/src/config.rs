@@ -418,12 +418,6 @@ impl Config {
         let is_header = promises.key_in == KeyIn::Header;
         let is_name = !is_header || HeaderName::try_from(&promises.key_name).is_ok();
         require(is_name, "promises.key_name: no name of a header")?;
-        let holds_key = match promises.key_in {
-            KeyIn::Json => self.effect.form.is_none(),
-            KeyIn::Form => self.effect.json.is_none(),
-            KeyIn::Header | KeyIn::Query => true,
-        };
-        require(holds_key, "promises.key_in: [effect] has another body")?;
         let is_pointer = promises.replay_id.starts_with('/');
         require(is_pointer, "promises.replay_id: it begins with /")?;
         let marker = promises.marker();
@@ -458,6 +452,15 @@ impl Config {
             if let Some(what) = template.and_then(Template::mistake) {
                 return Err(ConfigError(format!("{name}.{what}")));
             }
+            let has_no_place = template.is_some_and(|template| match promises.key_in {
+                KeyIn::Json => template.form.is_some(),
+                KeyIn::Form => template.json.is_some(),
+                KeyIn::Header | KeyIn::Query => false,
+            });
+            require(
+                !has_no_place,
+                &format!("{name}: promises.key_in is another body"),
+            )?;
         }
         Ok(())
     }
@@ -646,9 +649,52 @@ mod tests {
                 "[effect]\npath = '/x'\n[promises]\nin_progress = [202]",
                 "statuses from 400 to 599",
             ),
+            (
+                "[effect]\npath = '/x'\njson = '{}'\n[promises]\nkey_in = 'form'",
+                "effect: promises.key_in is another body",
+            ),
         ] {
             let error = Config::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_replay_repeats_as_much_as_is_promised() {
+        let made = (201, r#"{"id": "a", "state": "new"}"#);
+        let changed = (201, r#"{"id": "a", "state": "paid"}"#);
+        let shown = (200, changed.1);
+        let other = (201, r#"{"id": "b", "state": "new"}"#);
+        let (refused, otherwise) = ((402, r#"{"code": 1}"#), (402, r#"{"code": 2}"#));
+        for (replay, same) in [
+            (Replay::Bytes, &[][..]),
+            (
+                Replay::StatusAndId,
+                &[(made, changed), (refused, otherwise)],
+            ),
+            (
+                Replay::LatestState,
+                &[
+                    (made, changed),
+                    (made, shown),
+                    (changed, shown),
+                    (refused, otherwise),
+                ],
+            ),
+        ] {
+            let promises = Promises {
+                replay,
+                ..Promises::default()
+            };
+            let outcome = |(status, body): (u16, &str)| promises.outcome(status, body.as_bytes());
+            let all = [made, changed, shown, other, refused, otherwise];
+            for (number, first) in all.into_iter().enumerate() {
+                for second in all.into_iter().skip(number + 1) {
+                    let expected = same.contains(&(first, second));
+                    let told = outcome(first) == outcome(second);
+                    assert_eq!(told, expected, "{replay:?}: {first:?}, {second:?}");
+                }
+            }
         }
     }
 

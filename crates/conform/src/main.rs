@@ -1,5 +1,5 @@
 //! `charge-once-conform URL --config api.toml`: tells whether the retries of an API are safe.
-//! `charge-once-conform webhooks URL --effect COUNT`: the same of a receiver of webhooks.
+//! `charge-once-conform webhooks URL --effect COUNT`: tells whether deliveries of webhooks are.
 //!
 //! Exits with 0 if nothing unsafe was found, 1 if something was, and 2 if nothing could be checked.
 
@@ -118,7 +118,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
         let lines = |check: &Check| {
             let (name, rule, source) = (check.name, check.rule, check.source);
             let otherwise = format!("{:?}", check.severity).to_lowercase();
-            format!("{name:<19} {rule} (otherwise {otherwise}; {source})\n")
+            format!("{name:<18} {rule} (otherwise {otherwise}; {source})\n")
         };
         let all = CHECKS.iter().chain(RECEIVER_CHECKS).map(lines);
         return print(&all.collect::<String>()).map(|()| ExitCode::SUCCESS);

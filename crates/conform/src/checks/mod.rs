@@ -330,7 +330,7 @@ checks! {
         "an event that is delivered many times at once has one effect";
         REPEATED;
         SEEN;
-    Unsafe lost_acknowledgment (receiver::lost_reply), "Stripe webhooks, Standard Webhooks":
+    Unsafe lost_2xx (receiver::lost_reply), "Stripe webhooks, Standard Webhooks":
         "an event whose acknowledgments are lost has one effect";
         UNSEEN;
         SEEN;

@@ -291,7 +291,11 @@ pub(super) async fn invalid_stored(api: &Api) -> Seen {
             first.status, reply.status
         ))
     };
-    api.with_effects(&right, u64::from(!stored), mending).await
+    match stored {
+        // The reply tells it.
+        true => mending.await,
+        false => api.with_effects(&right, 1, mending).await,
+    }
 }
 
 /// Deletes what a request has made.
