@@ -7,7 +7,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -21,8 +21,9 @@ use tokio::process::Command;
 
 use crate::{
     checks::{ENDLESS, FREE, Flaw, REPEATED, Seen, quoted, unknown},
-    config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
+    config::{Config, ConfigError, Count, KeyIn, Template, addresses_of, fill, unique},
     history::History,
+    proxy::{CutAt, Loss, Proxy},
     report::{Finding, Grade},
 };
 
@@ -82,6 +83,10 @@ pub(crate) struct Ask {
     pub(crate) keys: Vec<String>,
     /// Its JSON in another order of members, with other whitespace.
     pub(crate) is_respelled: bool,
+    /// When the event of a delivery was made, in unix seconds.
+    created: u64,
+    /// How many seconds ago it is signed.
+    age: u64,
 }
 
 impl Ask {
@@ -103,6 +108,17 @@ impl Ask {
         Self { keys, ..self }
     }
 
+    pub(crate) fn created_before(self, seconds: u64) -> Self {
+        let created = self.created - seconds;
+        Self { created, ..self }
+    }
+
+    pub(crate) fn signed_before(&self, seconds: u64) -> Self {
+        let mut old = self.clone();
+        old.age = seconds;
+        old
+    }
+
     pub(crate) fn with_credential(&self, credential: &str) -> Self {
         Self {
             credential: credential.to_owned(),
@@ -116,6 +132,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+    /// What a replay must have in common with it.
+    pub(crate) outcome: Vec<u8>,
 }
 
 impl Reply {
@@ -132,7 +150,7 @@ impl Reply {
     }
 
     pub(crate) fn is_same_outcome(&self, other: &Self) -> bool {
-        self.status == other.status && self.body == other.body
+        self.outcome == other.outcome
     }
 }
 
@@ -175,6 +193,8 @@ impl Api {
             credential: self.config.accounts.credential.clone(),
             keys: vec![self.key()],
             is_respelled: false,
+            created: unix_now(),
+            age: 0,
         }
     }
 
@@ -188,7 +208,11 @@ impl Api {
     }
 
     pub(crate) fn key(&self) -> String {
-        format!("conform-{:032x}", rand::random::<u128>())
+        // A UUID of version 4: some APIs take nothing else.
+        let random = rand::random::<u128>() & !(0xf000 << 64 | 0xc000 << 48);
+        let hex = format!("{:032x}", random | 0x4000 << 64 | 0x8000 << 48);
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex.get(part));
+        parts.map(Option::unwrap_or_default).join("-")
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -207,20 +231,40 @@ impl Api {
         self.history.record(ask, sending).await
     }
 
-    /// As `attempt`, by way of a proxy that loses the reply.
-    pub(crate) async fn attempt_through(
-        &self,
-        ask: &Ask,
-        proxy: SocketAddr,
-    ) -> Result<Reply, String> {
+    /// Prepares to lose replies.
+    pub(crate) async fn losing(&self, cut: CutAt) -> Result<Loss, Flaw> {
+        if self.url().scheme() == "http" {
+            let target = self.plain_address().await?;
+            return Proxy::start(target, cut).await.map(Loss::Proxy);
+        }
+        let began = Instant::now();
+        self.document("/").await.map_err(Flaw::Unknown)?;
+        Ok(Loss::Client(cut, began.elapsed()))
+    }
+
+    /// As `attempt`, and the reply is lost.
+    pub(crate) async fn attempt_losing(&self, ask: &Ask, loss: &Loss) -> Result<Reply, String> {
         let mut request = self.request(ask, self.url())?;
-        let host = HeaderValue::try_from(authority(self.url())).map_err(text_of)?;
-        request.headers_mut().insert(HOST, host);
-        let _ = request.url_mut().set_ip_host(proxy.ip());
-        let _ = request.url_mut().set_port(Some(proxy.port()));
+        let lost = || "it was lost on purpose".to_owned();
         let sending = async {
-            let lost = |_| "it was lost on purpose".to_owned();
-            self.exchange(request).await.map_err(lost)
+            match loss {
+                Loss::Proxy(proxy) => {
+                    let host = HeaderValue::try_from(authority(self.url())).map_err(text_of)?;
+                    request.headers_mut().insert(HOST, host);
+                    let _ = request.url_mut().set_ip_host(proxy.address.ip());
+                    let _ = request.url_mut().set_port(Some(proxy.address.port()));
+                    self.exchange(request).await.map_err(|_| lost())
+                }
+                Loss::Client(CutAt::Reply, _) => {
+                    let _ = self.http.execute(request).await;
+                    Err(lost())
+                }
+                Loss::Client(CutAt::After(stays), connecting) => {
+                    let sending = self.http.execute(request);
+                    let _ = tokio::time::timeout(*connecting + *stays, sending).await;
+                    Err(lost())
+                }
+            }
         };
         self.history.record(ask, sending).await
     }
@@ -228,41 +272,72 @@ impl Api {
     async fn exchange(&self, request: Request) -> Result<Reply, String> {
         let executing = self.http.execute(request);
         let response = executing.await.map_err(why)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.bytes().await.map_err(why)?.to_vec();
         Ok(Reply {
-            status: response.status().as_u16(),
-            headers: response.headers().clone(),
-            body: response.bytes().await.map_err(why)?.to_vec(),
+            outcome: self.config.promises.outcome(status, &body),
+            status,
+            headers,
+            body,
         })
     }
 
     fn request(&self, ask: &Ask, url: &Url) -> Result<Request, String> {
-        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        let created = ask.created.to_string();
+        let filled =
+            |text: &str| fill(text, ask.number, &ask.credential).replace("{{created}}", &created);
         let template = &ask.template;
         let method = template.method.as_deref().unwrap_or("POST");
         let method = Method::from_bytes(method.as_bytes()).map_err(text_of)?;
-        let path = filled(template.path.as_deref().unwrap_or("/"));
+        let mut path = filled(template.path.as_deref().unwrap_or("/"));
+        let mut body = filled(template.body().unwrap_or_default());
+        if ask.is_respelled {
+            body = respelled(&body);
+        }
+        let (place, key_name) = (self.config.promises.key_in, &self.config.promises.key_name);
+        let (mut is_json, mut is_form) = (template.json.is_some(), template.form.is_some());
+        for key in &ask.keys {
+            match place {
+                KeyIn::Header => {}
+                KeyIn::Query => {
+                    let mark = if path.contains('?') { "&" } else { "?" };
+                    path = format!("{path}{mark}{}", pair(key_name, key));
+                }
+                KeyIn::Form => {
+                    is_form = true;
+                    let mark = if body.is_empty() { "" } else { "&" };
+                    body = format!("{body}{mark}{}", pair(key_name, key));
+                }
+                KeyIn::Json => {
+                    is_json = true;
+                    body = with_member(&body, key_name, key);
+                }
+            }
+        }
         let mut request = Request::new(method, below(url, &path));
-        let media_type = match (&template.json, &template.form) {
-            (Some(_), _) => Some("application/json"),
-            (None, Some(_)) => Some("application/x-www-form-urlencoded"),
-            (None, None) => None,
-        };
         let headers = request.headers_mut();
-        if let Some(media_type) = media_type {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        if is_json {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        } else if is_form {
+            let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+            headers.insert(CONTENT_TYPE, form);
         }
         let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).map_err(text_of);
         for (name, text) in &template.headers {
             let name = HeaderName::try_from(name).map_err(text_of)?;
             headers.insert(name, value(&filled(text))?);
         }
-        let name = HeaderName::try_from(&self.config.promises.key_header).map_err(text_of)?;
-        for key in &ask.keys {
-            headers.append(name.clone(), value(key)?);
+        if place == KeyIn::Header {
+            let name = HeaderName::try_from(key_name).map_err(text_of)?;
+            for key in &ask.keys {
+                headers.append(name.clone(), value(key)?);
+            }
         }
-        let mut body = filled(template.body().unwrap_or_default());
-        if ask.is_respelled {
-            body = respelled(&body);
+        if let Some(scheme) = self.config.scheme {
+            let t = unix_now() - ask.age;
+            for (name, text) in scheme.headers(&ask.credential, ask.key(), t, &body) {
+                headers.insert(name, value(&text)?);
+            }
         }
         *request.body_mut() = Some(body.into());
         Ok(request)
@@ -284,11 +359,19 @@ impl Api {
         Ok(bytes)
     }
 
-    /// Where connections can be cut. TLS hides what a connection carries, so it is plain HTTP only.
+    /// Asks for a document at the root of the host, as one without credentials.
+    pub(crate) async fn document(&self, path: &str) -> Result<Reply, String> {
+        let mut url = self.url().clone();
+        url.set_path(path);
+        url.set_query(None);
+        self.exchange(Request::new(Method::GET, url)).await
+    }
+
+    /// Where bytes can be written as they are: not over TLS.
     pub(crate) async fn plain_address(&self) -> Result<SocketAddr, Flaw> {
         let url = self.url();
         if url.scheme() != "http" {
-            return unknown("connections are cut on http:// only: test behind what ends TLS");
+            return unknown("half of a request can be sent on http:// only");
         }
         let addresses = addresses_of(url).await.map_err(Flaw::Unknown)?;
         match addresses.first() {
@@ -475,13 +558,22 @@ impl Api {
 
     async fn count(&self, ask: &Ask) -> Result<u64, Flaw> {
         let failed = |what: String| Flaw::Unknown(format!("effects can't be counted: {what}"));
-        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        let filled =
+            |text: &str| fill(text, ask.number, &ask.credential).replace("{{event}}", ask.key());
         match &self.config.count {
             None => Err(failed("the config has no [count]".to_owned())),
             Some(Count::Command { command }) => {
                 let printed = shell(&filled(command), true).await.map_err(failed)?;
                 let number = printed.trim().parse();
                 number.map_err(|_| failed(format!("the command printed {printed:?}")))
+            }
+            Some(Count::Url { url }) => {
+                let url = Url::parse(&filled(url)).map_err(|error| failed(error.to_string()))?;
+                let asking = self.exchange(Request::new(Method::GET, url));
+                let reply = asking.await.map_err(failed)?;
+                let number = String::from_utf8_lossy(&reply.body).trim().parse().ok();
+                let number = number.filter(|_| reply.is_success());
+                number.ok_or_else(|| failed(format!("the URL got {reply}")))
             }
             Some(Count::List {
                 list,
@@ -621,6 +713,37 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
+/// A pair of a query or a form.
+fn pair(name: &str, value: &str) -> String {
+    let encoded = |text: &str| -> String {
+        let bytes = text.bytes().map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        });
+        bytes.collect()
+    };
+    format!("{}={}", encoded(name), encoded(value))
+}
+
+/// The JSON with one more member, its first.
+fn with_member(body: &str, name: &str, value: &str) -> String {
+    let member = format!("{}: {}", Value::from(name), Value::from(value));
+    match body.trim_start().strip_prefix('{') {
+        Some(rest) if rest.trim_start().starts_with('}') => format!("{{{member}{rest}"),
+        Some(rest) => format!("{{{member}, {rest}"),
+        None if body.is_empty() => format!("{{{member}}}"),
+        // No object: there is no place for a key.
+        None => body.to_owned(),
+    }
+}
+
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// Its host, with the port if that is not the default.
 fn authority(url: &Url) -> &str {
     let authority = url.authority();
@@ -675,6 +798,20 @@ mod tests {
             assert_eq!(below(&Url::parse(base)?, path).as_str(), whole);
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_key_is_the_first_member_of_an_object() {
+        for (body, whole) in [
+            ("", r#"{"k": "v"}"#),
+            ("{}", r#"{"k": "v"}"#),
+            (" { } ", r#"{"k": "v" } "#),
+            (r#"{"a": 1}"#, r#"{"k": "v", "a": 1}"#),
+            ("7", "7"),
+        ] {
+            assert_eq!(with_member(body, "k", "v"), whole);
+        }
+        assert_eq!(pair("a b", "c&d"), "a%20b=c%26d");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
+use crate::signature::Scheme;
+
 /// Why nothing can be checked: the program exits with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -27,14 +29,21 @@ pub struct Config {
     /// What the environment filled in. No report shows it.
     #[serde(skip)]
     pub(crate) secrets: Vec<String>,
+    /// How requests are signed, if they are deliveries of webhooks.
+    #[serde(skip)]
+    pub(crate) scheme: Option<Scheme>,
     pub(crate) effect: Template,
     // Each says what differs from `effect`.
     pub(crate) other: Option<Template>,
     pub(crate) refused: Option<Template>,
+    pub(crate) refused_once: Option<Template>,
+    pub(crate) invalid: Option<Template>,
     pub(crate) slow: Option<Template>,
     pub(crate) server_error: Option<Template>,
     pub(crate) change: Option<Template>,
+    pub(crate) delete: Option<Template>,
     pub(crate) expire: Option<Template>,
+    pub(crate) policy: Option<Policy>,
     #[serde(default)]
     pub(crate) accounts: Accounts,
     pub(crate) count: Option<Count>,
@@ -85,21 +94,73 @@ pub(crate) enum Count {
     Command {
         command: String,
     },
+    /// Of another service. It answers with the number.
+    Url {
+        url: String,
+    },
 }
 
 impl Count {
     /// Whether it counts the effects of one request, and not all that there are.
     pub(crate) fn is_of_one_request(&self) -> bool {
-        let names_one = |text: &str| text.contains("{{unique}}") || text.contains("{{number}}");
+        let names = ["{{unique}}", "{{number}}", "{{event}}"];
+        let names_one = |text: &str| names.iter().any(|name| text.contains(name));
         match self {
             Self::List { list, unique, .. } => unique.is_some() || names_one(list),
-            Self::Command { command } => names_one(command),
+            Self::Command { command: text } | Self::Url { url: text } => names_one(text),
         }
     }
 }
 
-/// What a request is whose key was used with another path or query, or whose JSON was written in
-/// another way.
+/// A document in which the API says what it promises.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Policy {
+    /// From the root of the host.
+    pub(crate) path: String,
+    /// JSON pointers, and what is there.
+    pub(crate) says: BTreeMap<String, Value>,
+}
+
+/// Where the key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyIn {
+    Header,
+    /// A member of the body.
+    Json,
+    Form,
+    Query,
+}
+
+/// How much of the first reply a retry gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Replay {
+    /// Its status and its bytes.
+    Bytes,
+    /// Its status, and the id of the object that was made.
+    StatusAndId,
+    /// A success that shows the object as it is now.
+    LatestState,
+}
+
+/// `true`, `false` or `"open"`: nothing is promised.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Promise {
+    Made(bool),
+    Open(Open),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Open {
+    Open,
+}
+
+/// What a request is whose key was used with another body, path or query, or whose JSON was written
+/// in another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Difference {
@@ -126,11 +187,19 @@ pub(crate) enum InFlight {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Promises {
-    pub(crate) key_header: String,
+    pub(crate) key_in: KeyIn,
+    #[serde(alias = "key_header")]
+    pub(crate) key_name: String,
     pub(crate) key_required: bool,
+    /// 0: none.
     pub(crate) key_length_max: usize,
     /// Whether a key is a string of RFC 8941, so that `"key"` is the key `key`.
     pub(crate) key_quoted: bool,
+    pub(crate) replay: Replay,
+    /// A JSON pointer to the id of what was made.
+    pub(crate) replay_id: String,
+    pub(crate) other_body: Difference,
+    /// Statuses. None: any 4xx.
     pub(crate) reuse: Vec<u16>,
     pub(crate) other_path: Difference,
     pub(crate) other_path_is: Option<String>,
@@ -139,13 +208,22 @@ pub(crate) struct Promises {
     pub(crate) in_flight: InFlight,
     /// Statuses that say "in progress: come again".
     pub(crate) in_progress: Vec<u16>,
-    pub(crate) refusal_stored: bool,
+    pub(crate) retry_after: bool,
+    /// Whether a retry gets the refusal again. Otherwise it executes.
+    pub(crate) refusal_stored: Promise,
+    /// Whether a request that fails validation uses up its key.
+    pub(crate) invalid_stored: Promise,
     /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
-    pub(crate) server_error_retried: bool,
+    pub(crate) server_error_retried: Promise,
+    /// Whether a DELETE is replayed. Otherwise its key means nothing.
+    pub(crate) delete_keyed: Promise,
+    /// Whether refusals of keys are `application/problem+json`.
+    pub(crate) problem_json: bool,
     /// `name` or `name: value`.
     pub(crate) replay_header: Option<String>,
     /// Headers that differ from delivery to delivery, besides those of HTTP itself.
     pub(crate) delivery_headers: Vec<String>,
+    /// 0: none.
     pub(crate) retention_seconds: u64,
     /// How long a key may stay in use after the process that works for it has died. 0: its
     /// transaction ends with the process.
@@ -153,6 +231,29 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
+    /// Whether quotes around a key don't count.
+    pub(crate) fn has_quotes(&self) -> bool {
+        self.key_quoted && self.key_in == KeyIn::Header
+    }
+
+    /// What must be equal in a reply and its replay.
+    pub(crate) fn outcome(&self, status: u16, body: &[u8]) -> Vec<u8> {
+        let is_success = (200..300).contains(&status);
+        let id = || self.id(body).unwrap_or_default();
+        match self.replay {
+            Replay::Bytes => [status.to_string().as_bytes(), b" ", body].concat(),
+            Replay::LatestState if is_success => id().into_bytes(),
+            Replay::StatusAndId if is_success => format!("{status} {}", id()).into_bytes(),
+            Replay::LatestState | Replay::StatusAndId => status.to_string().into_bytes(),
+        }
+    }
+
+    /// The id of what a request has made.
+    pub(crate) fn id(&self, body: &[u8]) -> Option<String> {
+        let reply: Value = serde_json::from_slice(body).ok()?;
+        Some(reply.pointer(&self.replay_id)?.to_string())
+    }
+
     /// The name of the header that marks replays, and its value if that is promised, too.
     pub(crate) fn marker(&self) -> Option<(&str, Option<&str>)> {
         let header = self.replay_header.as_deref()?;
@@ -166,10 +267,14 @@ impl Promises {
 impl Default for Promises {
     fn default() -> Self {
         Self {
-            key_header: "Idempotency-Key".to_owned(),
+            key_in: KeyIn::Header,
+            key_name: "Idempotency-Key".to_owned(),
             key_required: false,
             key_length_max: 255,
             key_quoted: true,
+            replay: Replay::Bytes,
+            replay_id: "/id".to_owned(),
+            other_body: Difference::Refused,
             reuse: vec![422],
             other_path: Difference::Open,
             other_path_is: None,
@@ -177,8 +282,12 @@ impl Default for Promises {
             other_spelling: Difference::Open,
             in_flight: InFlight::Conflict,
             in_progress: vec![409, 423],
-            refusal_stored: true,
-            server_error_retried: true,
+            retry_after: true,
+            refusal_stored: Promise::Made(true),
+            invalid_stored: Promise::Open(Open::Open),
+            server_error_retried: Promise::Made(true),
+            delete_keyed: Promise::Open(Open::Open),
+            problem_json: false,
             replay_header: None,
             delivery_headers: Vec::new(),
             retention_seconds: 86_400,
@@ -208,19 +317,38 @@ impl Default for Load {
     }
 }
 
+/// The promises of specifications, by name.
+pub const PRESETS: [(&str, &str); 11] = [
+    ("ietf-draft", include_str!("presets/ietf-draft.toml")),
+    ("stripe-v1", include_str!("presets/stripe-v1.toml")),
+    ("stripe-v2", include_str!("presets/stripe-v2.toml")),
+    ("square", include_str!("presets/square.toml")),
+    ("paypal", include_str!("presets/paypal.toml")),
+    ("adyen", include_str!("presets/adyen.toml")),
+    ("checkout", include_str!("presets/checkout.toml")),
+    (
+        "aws-client-token",
+        include_str!("presets/aws-client-token.toml"),
+    ),
+    ("aip-155", include_str!("presets/aip-155.toml")),
+    ("acp", include_str!("presets/acp.toml")),
+    ("ucp", include_str!("presets/ucp.toml")),
+];
+
 /// The text that `--init` writes: a whole file with comments, and the promises of a specification
 /// with their sources. Fails if there is no such preset.
 pub fn init(name: &str) -> Result<String, ConfigError> {
-    let promises = match name {
-        "ietf" => include_str!("presets/ietf.toml"),
-        "stripe" => include_str!("presets/stripe.toml"),
-        "acp" => include_str!("presets/acp.toml"),
-        _ => {
-            let what = format!("there is no preset {name}: it is ietf, stripe or acp");
-            return Err(ConfigError(what));
+    match PRESETS.iter().find(|(preset, _)| *preset == name) {
+        Some((_, promises)) => Ok(format!("{}\n{promises}", include_str!("presets/api.toml"))),
+        None => {
+            let names: Vec<_> = PRESETS.iter().map(|(preset, _)| *preset).collect();
+            let what = format!(
+                "there is no preset {name}: it is one of {}",
+                names.join(", ")
+            );
+            Err(ConfigError(what))
         }
-    };
-    Ok(format!("{}\n{promises}", include_str!("presets/api.toml")))
+    }
 }
 
 impl Config {
@@ -230,6 +358,40 @@ impl Config {
         let (text, secrets) = with_environment(text)?;
         let config: Self = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()))?;
         let config = Self { secrets, ..config };
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// The config of a receiver of webhooks at a path. `event`: the JSON of an event, in the place
+    /// of the preset's. `effect`: the URL or the command that counts.
+    pub fn of_receiver(
+        path: &str,
+        scheme: Scheme,
+        secret: &str,
+        event: Option<String>,
+        effect: &str,
+    ) -> Result<Self, ConfigError> {
+        if !scheme.takes(secret) {
+            return Err(ConfigError("the secret is none of that scheme".to_owned()));
+        }
+        let mut config = Self::from_toml(scheme.preset())?;
+        config.effect.path = Some(path.to_owned());
+        config.effect.json = event.or(config.effect.json);
+        config.accounts.credential = secret.to_owned();
+        config.secrets = vec![secret.to_owned()];
+        config.scheme = Some(scheme);
+        let effect = effect.to_owned();
+        config.count = Some(
+            match effect.starts_with("http://") || effect.starts_with("https://") {
+                true => Count::Url { url: effect },
+                false => Count::Command { command: effect },
+            },
+        );
+        if !config.count.as_ref().is_some_and(Count::is_of_one_request) {
+            let what =
+                "--effect: it must have {{unique}} or {{event}}, to count one event's effects";
+            return Err(ConfigError(what.to_owned()));
+        }
         config.validate()?;
         Ok(config)
     }
@@ -251,10 +413,13 @@ impl Config {
         require(is_bound, "load.patience_seconds: 1 to 300")?;
         let is_bound = promises.lease_seconds <= 300;
         require(is_bound, "promises.lease_seconds: 0 to 300")?;
-        let is_bound = (40..=8000).contains(&promises.key_length_max);
-        require(is_bound, "promises.key_length_max: 40 to 8000")?;
-        let is_name = HeaderName::try_from(&promises.key_header).is_ok();
-        require(is_name, "promises.key_header: no name of a header")?;
+        let is_bound = matches!(promises.key_length_max, 0 | 36..=8000);
+        require(is_bound, "promises.key_length_max: 36 to 8000, or 0")?;
+        let is_header = promises.key_in == KeyIn::Header;
+        let is_name = !is_header || HeaderName::try_from(&promises.key_name).is_ok();
+        require(is_name, "promises.key_name: no name of a header")?;
+        let is_pointer = promises.replay_id.starts_with('/');
+        require(is_pointer, "promises.replay_id: it begins with /")?;
         let marker = promises.marker();
         let is_name = marker.is_none_or(|(name, _)| HeaderName::try_from(name).is_ok());
         require(is_name, "promises.replay_header: no name of a header")?;
@@ -275,15 +440,27 @@ impl Config {
             ("effect", Some(&self.effect)),
             ("other", other),
             ("refused", self.refused.as_ref()),
+            ("refused_once", self.refused_once.as_ref()),
+            ("invalid", self.invalid.as_ref()),
             ("slow", self.slow.as_ref()),
             ("server_error", self.server_error.as_ref()),
             ("change", self.change.as_ref()),
+            ("delete", self.delete.as_ref()),
             ("expire", self.expire.as_ref()),
         ];
         for (name, template) in templates {
             if let Some(what) = template.and_then(Template::mistake) {
                 return Err(ConfigError(format!("{name}.{what}")));
             }
+            let has_no_place = template.is_some_and(|template| match promises.key_in {
+                KeyIn::Json => template.form.is_some(),
+                KeyIn::Form => template.json.is_some(),
+                KeyIn::Header | KeyIn::Query => false,
+            });
+            require(
+                !has_no_place,
+                &format!("{name}: promises.key_in is another body"),
+            )?;
         }
         Ok(())
     }
@@ -309,7 +486,7 @@ impl Template {
         if let Some((name, _)) = headers.find(is_wrong) {
             return Some(format!("headers: {name} can't be sent"));
         }
-        let json = fill(self.json.as_ref()?, 1, "");
+        let json = fill(self.json.as_ref()?, 1, "").replace("{{created}}", "1");
         let error = serde_json::from_str::<Value>(&json).err()?;
         Some(format!("json: {error}"))
     }
@@ -446,8 +623,14 @@ mod tests {
 
     #[test]
     fn every_preset_is_a_file_that_can_be_read() {
-        for name in ["ietf", "stripe", "acp"] {
-            Config::from_toml(&init(name).unwrap()).unwrap();
+        for (name, _) in PRESETS {
+            let text = init(name).unwrap();
+            // The key of some is in a form, in the place of the JSON.
+            let text = match text.contains("\nkey_in = \"form\"") {
+                true => text.replace("\njson = ", "\nform = "),
+                false => text,
+            };
+            Config::from_toml(&text).unwrap();
         }
         assert!(init("http").is_err());
     }
@@ -466,9 +649,52 @@ mod tests {
                 "[effect]\npath = '/x'\n[promises]\nin_progress = [202]",
                 "statuses from 400 to 599",
             ),
+            (
+                "[effect]\npath = '/x'\njson = '{}'\n[promises]\nkey_in = 'form'",
+                "effect: promises.key_in is another body",
+            ),
         ] {
             let error = Config::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_replay_repeats_as_much_as_is_promised() {
+        let made = (201, r#"{"id": "a", "state": "new"}"#);
+        let changed = (201, r#"{"id": "a", "state": "paid"}"#);
+        let shown = (200, changed.1);
+        let other = (201, r#"{"id": "b", "state": "new"}"#);
+        let (refused, otherwise) = ((402, r#"{"code": 1}"#), (402, r#"{"code": 2}"#));
+        for (replay, same) in [
+            (Replay::Bytes, &[][..]),
+            (
+                Replay::StatusAndId,
+                &[(made, changed), (refused, otherwise)],
+            ),
+            (
+                Replay::LatestState,
+                &[
+                    (made, changed),
+                    (made, shown),
+                    (changed, shown),
+                    (refused, otherwise),
+                ],
+            ),
+        ] {
+            let promises = Promises {
+                replay,
+                ..Promises::default()
+            };
+            let outcome = |(status, body): (u16, &str)| promises.outcome(status, body.as_bytes());
+            let all = [made, changed, shown, other, refused, otherwise];
+            for (number, first) in all.into_iter().enumerate() {
+                for second in all.into_iter().skip(number + 1) {
+                    let expected = same.contains(&(first, second));
+                    let told = outcome(first) == outcome(second);
+                    assert_eq!(told, expected, "{replay:?}: {first:?}, {second:?}");
+                }
+            }
         }
     }
 

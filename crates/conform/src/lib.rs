@@ -1,8 +1,10 @@
-//! Tries to make any HTTP API do the same thing twice under one idempotency key.
+//! Tries to make any HTTP API do the same thing twice under one idempotency key, and any receiver of
+//! webhooks under one event.
 //!
 //! ```text
 //! config.rs   what the API is: requests, how effects are counted, what it promises
 //! api.rs      sends requests, retries them, counts effects
+//! signature.rs  how deliveries of webhooks are signed
 //! history.rs  what was sent under which key, and what came back
 //! proxy.rs    loses replies
 //! checks/     the table of checks; each is a short function that reads like its rule
@@ -20,18 +22,21 @@ mod history;
 mod page;
 mod proxy;
 mod report;
+mod signature;
 mod storm;
 
 use std::time::{Duration, Instant};
 
 pub use api::{Crash, Service};
-pub use checks::{CHECKS, Check, Mend, Severity};
-pub use config::{Config, ConfigError, init, target};
+pub use checks::{CHECKS, Check, Mend, RECEIVER_CHECKS, Severity};
+pub use config::{Config, ConfigError, PRESETS, init, target};
 pub use report::{Finding, Grade, Report, harmless};
 pub use reqwest::Url;
+pub use signature::Scheme;
 
 use api::Api;
 use checks::{Flaw, unknown};
+use config::Replay;
 
 /// No check takes longer. With the bounds of the load it ends long before.
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
@@ -45,12 +50,16 @@ pub async fn run(
     only: &[String],
     mut progress: impl FnMut(usize, usize, &str),
 ) -> Result<Report, ConfigError> {
-    let is_known = |name: &String| CHECKS.iter().any(|check| check.name == name);
+    let checks = match config.scheme {
+        Some(_) => RECEIVER_CHECKS,
+        None => CHECKS,
+    };
+    let is_known = |name: &String| checks.iter().any(|check| check.name == name);
     if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
         return Err(ConfigError(format!("there is no check {unknown}")));
     }
     let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
-    let wanted: Vec<&'static Check> = CHECKS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&'static Check> = checks.iter().filter(is_wanted).collect();
     let api = Api::new(config, service)?;
     probe(&api).await?;
     let mut findings = Vec::new();
@@ -77,7 +86,14 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
     let ask = api.effect();
     let seen = async {
         let tally = api.tally(&[&ask]).await?;
-        api.executed(&ask).await?;
+        let made = api.executed(&ask).await?;
+        let promises = &api.config.promises;
+        if promises.replay != Replay::Bytes && promises.id(&made.body).is_none() {
+            let pointer = &promises.replay_id;
+            return unknown(format!(
+                "promises.replay_id: nothing is at {pointer} of {made}"
+            ));
+        }
         match tally.made_by_first(1).await? {
             None | Some(1) => Ok(()),
             Some(made) => unknown(format!(

@@ -1,4 +1,5 @@
 //! `charge-once-conform URL --config api.toml`: tells whether the retries of an API are safe.
+//! `charge-once-conform webhooks URL --effect COUNT`: tells whether deliveries of webhooks are.
 //!
 //! Exits with 0 if nothing unsafe was found, 1 if something was, and 2 if nothing could be checked.
 
@@ -10,18 +11,23 @@ use std::{
 };
 
 use charge_once_conform::{
-    CHECKS, Config, ConfigError, Crash, Service, harmless, init, run, target,
+    CHECKS, Check, Config, ConfigError, Crash, PRESETS, RECEIVER_CHECKS, Scheme, Service, harmless,
+    init, run, target,
 };
-use clap::Parser;
+use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser};
 
 /// Tries to make an HTTP API do the same thing twice under one idempotency key.
 #[derive(Debug, Parser)]
 #[command(
     version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "Exit codes: 0 nothing unsafe was found, 1 something was, 2 nothing was checked."
 )]
 struct Arguments {
-    /// Where the service listens, such as http://127.0.0.1:8080/v1. Plain HTTP lets all checks run
+    #[command(subcommand)]
+    receiver: Option<Receiver>,
+    /// Where the service listens, such as http://127.0.0.1:8080/v1
     #[arg(required_unless_present_any = ["init", "list"])]
     url: Option<String>,
     /// The file that describes the API
@@ -30,15 +36,17 @@ struct Arguments {
     /// Print such a file with comments, with the promises of --preset
     #[arg(long)]
     init: bool,
-    /// Whose promises --init writes: ietf, stripe or acp
-    #[arg(long, default_value = "ietf", requires = "init")]
+    /// Whose promises --init writes
+    #[arg(
+        long,
+        default_value = "ietf-draft",
+        requires = "init",
+        value_parser = PossibleValuesParser::new(PRESETS.map(|(name, _)| name))
+    )]
     preset: String,
     /// Print all checks, their rules and their sources
     #[arg(long)]
     list: bool,
-    /// Run these checks only
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
     /// The URL of another replica on the same database
     #[arg(long)]
     replica: Vec<String>,
@@ -48,6 +56,37 @@ struct Arguments {
     /// A command that starts the service again at the same address, and returns
     #[arg(long, requires = "kill")]
     start: Option<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum Receiver {
+    /// Check what a receiver does with deliveries. WEBHOOK_SECRET is the secret that it knows
+    Webhooks {
+        /// Where deliveries go
+        url: String,
+        /// What counts the effects of one event: a URL, or a command that prints the number. It has
+        /// {{event}}, the event's id, or {{unique}}, the id of the event's object
+        #[arg(long)]
+        effect: String,
+        /// Whose signatures
+        #[arg(long, value_enum, default_value = "stripe")]
+        scheme: Scheme,
+        /// A file with the JSON of an event without its id. It has {{unique}}, and may have
+        /// {{created}}
+        #[arg(long)]
+        event: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// Run these checks only
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Print JSON in place of the table
     #[arg(long)]
     json: bool,
@@ -76,29 +115,61 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
         return print(&init(&arguments.preset)?).map(|()| ExitCode::SUCCESS);
     }
     if arguments.list {
-        let lines = CHECKS.iter().map(|check| {
+        let lines = |check: &Check| {
             let (name, rule, source) = (check.name, check.rule, check.source);
             let otherwise = format!("{:?}", check.severity).to_lowercase();
             format!("{name:<18} {rule} (otherwise {otherwise}; {source})\n")
-        });
-        return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
+        };
+        let all = CHECKS.iter().chain(RECEIVER_CHECKS).map(lines);
+        return print(&all.collect::<String>()).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(receiver) = arguments.receiver {
+        return receive(receiver).await;
     }
     let (Some(url), Some(path)) = (arguments.url, arguments.config) else {
         return Err(ConfigError("a URL and --config are needed".to_owned()));
     };
-    let text = std::fs::read_to_string(&path).map_err(|error| about(&path, &error))?;
-    let config = Config::from_toml(&text)?;
+    let config = Config::from_toml(&read(&path)?)?;
+    let is_own = arguments.output.i_own_this;
     let mut replicas = Vec::new();
     for replica in &arguments.replica {
-        replicas.push(target(replica, arguments.i_own_this).await?);
+        replicas.push(target(replica, is_own).await?);
     }
     let commands = arguments.kill.zip(arguments.start);
     let service = Service {
-        url: target(&url, arguments.i_own_this).await?,
+        url: target(&url, is_own).await?,
         replicas,
         crash: commands.map(|(kill, start)| Crash { kill, start }),
     };
+    check(config, service, arguments.output).await
+}
 
+async fn receive(receiver: Receiver) -> Result<ExitCode, ConfigError> {
+    let Receiver::Webhooks {
+        url,
+        effect,
+        scheme,
+        event,
+        output,
+    } = receiver;
+    let secret = std::env::var("WEBHOOK_SECRET");
+    let secret = secret.map_err(|_| ConfigError("WEBHOOK_SECRET is not set".to_owned()))?;
+    let event = event.map(|path| read(&path)).transpose()?;
+    let mut url = target(&url, output.i_own_this).await?;
+    let query = url.query().map(|query| format!("?{query}"));
+    let path = format!("{}{}", url.path(), query.unwrap_or_default());
+    let config = Config::of_receiver(&path, scheme, &secret, event, &effect)?;
+    url.set_path("");
+    let service = Service {
+        url,
+        replicas: Vec::new(),
+        crash: None,
+    };
+    check(config, service, output).await
+}
+
+/// Runs the checks, and writes what they found.
+async fn check(config: Config, service: Service, output: Output) -> Result<ExitCode, ConfigError> {
     // Before the first request. What an earlier run has written is no report on this one.
     let create = |path: Option<PathBuf>| match path {
         Some(path) => match File::create(&path) {
@@ -107,7 +178,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
         },
         None => Ok(None),
     };
-    let (html, junit) = (create(arguments.html)?, create(arguments.junit)?);
+    let (html, junit) = (create(output.html)?, create(output.junit)?);
 
     let shows_progress = std::io::stderr().is_terminal();
     let progress = |shown: &str| {
@@ -115,7 +186,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
             let _ = write!(std::io::stderr(), "\r\x1b[K{shown}");
         }
     };
-    let report = run(config, service, &arguments.only, |number, all, name| {
+    let report = run(config, service, &output.only, |number, all, name| {
         progress(&format!("{number}/{all} {name} "));
     });
     let report = report.await?;
@@ -127,7 +198,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
             written.map_err(|error| about(&path, &error))?;
         }
     }
-    if arguments.json {
+    if output.json {
         let json = report.json();
         let json = json.map_err(|error| ConfigError(error.to_string()))?;
         print(&format!("{json}\n"))?;
@@ -135,6 +206,10 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
         print(&report.table())?;
     }
     Ok(ExitCode::from(u8::from(report.is_unsafe())))
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| about(path, &error))
 }
 
 fn about(file: &Path, error: &std::io::Error) -> ConfigError {

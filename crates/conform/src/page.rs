@@ -195,6 +195,7 @@ mod tests {
             status,
             headers: reqwest::header::HeaderMap::new(),
             body: body.as_bytes().to_vec(),
+            outcome: format!("{status} {body}").into_bytes(),
         };
         let [sent, ended] = span.map(Duration::from_millis);
         Attempt {

@@ -21,6 +21,15 @@ pub(crate) enum CutAt {
     After(Duration),
 }
 
+/// A way to lose a reply. Over TLS, a proxy can't tell where a request ends, so there the client
+/// goes itself.
+#[derive(Debug)]
+pub(crate) enum Loss {
+    Proxy(Proxy),
+    /// And how long a connection takes.
+    Client(CutAt, Duration),
+}
+
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {

@@ -110,12 +110,16 @@ impl Finding {
 }
 
 /// The names of the sources, with their links.
-pub(crate) const SOURCES: [(&str, &str); 4] = [
+pub(crate) const SOURCES: [(&str, &str); 8] = [
     (
         "draft",
         "https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07",
     ),
     ("Stripe", "https://docs.stripe.com/api/idempotent_requests"),
+    (
+        "Stripe v2",
+        "https://docs.stripe.com/api-v2-overview#idempotency",
+    ),
     (
         "ACP",
         "https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md",
@@ -123,6 +127,12 @@ pub(crate) const SOURCES: [(&str, &str); 4] = [
     (
         "charge-once",
         "https://github.com/charge-once/charge-once/blob/main/docs/contract.md",
+    ),
+    ("RFC 9457", "https://www.rfc-editor.org/rfc/rfc9457"),
+    ("Stripe webhooks", "https://docs.stripe.com/webhooks"),
+    (
+        "Standard Webhooks",
+        "https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md",
     ),
 ];
 
@@ -222,7 +232,7 @@ impl Report {
         if violated.count() > 0 {
             text.push('\n');
             for (name, link) in SOURCES {
-                let _ = writeln!(text, "{name:<12} {link}");
+                let _ = writeln!(text, "{name:<17} {link}");
             }
         }
         text

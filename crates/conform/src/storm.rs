@@ -15,8 +15,9 @@ use tokio::sync::watch;
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
     checks::{ENDLESS, FAILED, Flaw, ONE_TRANSACTION, REPEATED, Seen, same, succeeded, unknown},
+    config::Difference,
     history::Attempt,
-    proxy::{CutAt, Proxy},
+    proxy::{CutAt, Loss},
 };
 
 pub(crate) async fn calm(api: &Api) -> Seen {
@@ -79,14 +80,21 @@ async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
 /// Visits of a key's first request, and of its second one.
 const VISITS: [usize; 2] = [4, 2];
 
-async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
-    let load = &api.config.load;
-    // A status that also means "in use" would not tell the loser from one that waits.
+/// Whether two requests can fight for one key. A status that also means "in use" would not tell the
+/// loser from one that waits.
+fn fights(api: &Api) -> bool {
     let promises = &api.config.promises;
     let tells = |status: &u16| promises.in_progress.contains(status);
-    let fights = !promises.reuse.iter().any(tells)
+    promises.other_body == Difference::Refused
+        && !promises.reuse.is_empty()
+        && !promises.reuse.iter().any(tells)
         && api.config.other.is_some()
-        && !api.is_found_by("reuse_body");
+        && !api.is_found_by("reuse_body")
+}
+
+async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
+    let load = &api.config.load;
+    let fights = fights(api);
     let mut keys = Vec::new();
     let mut plan = Vec::new();
     for number in 0..load.keys {
@@ -104,12 +112,15 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     let asks: Vec<&Ask> = keys.iter().flatten().collect();
     let tally = api.tally(&asks).await?;
 
-    let proxies = proxies(api).await?;
+    let mut losses = Vec::new();
+    for cut in [CutAt::Reply, CutAt::After(Duration::from_millis(5))] {
+        losses.push(api.losing(cut).await?);
+    }
     let next = AtomicUsize::new(0);
     let done = watch::Sender::new(0_usize);
     let client = || async {
         while let Some(ask) = plan.get(next.fetch_add(1, Ordering::Relaxed)) {
-            visit(api, ask, &proxies).await?;
+            visit(api, ask, &losses).await?;
             done.send_modify(|done| *done += 1);
         }
         Ok(())
@@ -148,23 +159,11 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     ))
 }
 
-/// A proxy for each way to lose a reply. None where connections can't be cut.
-async fn proxies(api: &Api) -> Result<Vec<Proxy>, Flaw> {
-    let Ok(target) = api.plain_address().await else {
-        return Ok(Vec::new());
-    };
-    let mut proxies = Vec::new();
-    for cut in [CutAt::Reply, CutAt::After(Duration::from_millis(5))] {
-        proxies.push(Proxy::start(target, cut).await?);
-    }
-    Ok(proxies)
-}
-
 /// Sends the request, as a client that loses every second reply and retries.
-async fn visit(api: &Api, ask: &Ask, proxies: &[Proxy]) -> Result<(), Flaw> {
+async fn visit(api: &Api, ask: &Ask, losses: &[Loss]) -> Result<(), Flaw> {
     let loses = rand::random::<u32>() as usize % 4;
-    match proxies.get(loses) {
-        Some(proxy) => drop(api.attempt_through(ask, proxy.address).await),
+    match losses.get(loses) {
+        Some(loss) => drop(api.attempt_losing(ask, loss).await),
         None => drop(api.settle(ask).await?),
     }
     Ok(())

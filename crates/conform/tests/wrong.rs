@@ -13,7 +13,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use charge_once_conform::{Config, Crash, Grade, Report, Service, Url, run};
+use charge_once_conform::{Config, Crash, Grade, PRESETS, Report, Service, Url, run};
+use futures_util::future::join_all;
 
 /// The example beside this test.
 fn program() -> PathBuf {
@@ -30,8 +31,13 @@ struct Wrong {
 
 impl Wrong {
     fn start(mistake: &str, address: &str) -> Self {
+        Self::start_as(mistake, address, "own")
+    }
+
+    fn start_as(mistake: &str, address: &str, profile: &str) -> Self {
         let mut starting = Command::new(program());
-        starting.args([mistake, address]).stdout(Stdio::piped());
+        let arguments = [mistake, address, profile];
+        starting.args(arguments).stdout(Stdio::piped());
         let mut process = starting.spawn().expect("`cargo test` builds examples");
         let mut line = String::new();
         let mut output = BufReader::new(process.stdout.take().unwrap());
@@ -64,14 +70,32 @@ async fn report_on(mistake: &str) -> Report {
 }
 
 async fn report_with(config: Config, mistake: &str) -> Report {
-    let server = Wrong::start(mistake, "127.0.0.1:0");
+    report_of(config, mistake, "own", &[]).await
+}
+
+async fn report_of(config: Config, mistake: &str, profile: &str, only: &[String]) -> Report {
+    let server = Wrong::start_as(mistake, "127.0.0.1:0", profile);
     let replica = server.url.replace("127.0.0.1", "localhost");
     let service = Service {
         url: Url::parse(&server.url).unwrap(),
         replicas: vec![Url::parse(&replica).unwrap()],
         crash: None,
     };
-    run(config, service, &[], |_, _, _| {}).await.unwrap()
+    run(config, service, only, |_, _, _| {}).await.unwrap()
+}
+
+/// The requests of the example with a preset's promises.
+fn preset(name: &str) -> Config {
+    let (requests, _) = CONFIG.split_once("[promises]").unwrap();
+    let promises = PRESETS
+        .iter()
+        .find(|(preset, _)| *preset == name)
+        .unwrap()
+        .1;
+    let promises = promises
+        .replace("lease_seconds = 30", "lease_seconds = 1")
+        .replace("replay_id = \"/name\"", "replay_id = \"/id\"");
+    Config::from_toml(&format!("{requests}{promises}")).unwrap()
 }
 
 /// Expects no violation, and says what is not known.
@@ -299,6 +323,132 @@ async fn a_reply_that_is_rendered_afresh_is_found_by_the_replay() {
 #[tokio::test]
 async fn a_scope_of_api_keys_is_found_by_a_rotated_credential() {
     is_found("scope-by-api-key", "rotated_credential", &[]).await;
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_the_promises_of_a_preset_holds_them() {
+    let reports = PRESETS.map(async |(name, _)| {
+        let report = report_of(preset(name), "none", name, &[]).await;
+        let (violated, table) = (report.names(Grade::is_violation), report.table());
+        assert!(violated.is_empty(), "{name}: {violated:?}: {table}");
+        let unknown = report.names(|grade| grade == Grade::NotKnown);
+        // Every preset promises at least these.
+        for known in "replay_equal racers in_flight lost_reply storm two_accounts".split(' ') {
+            assert!(!unknown.contains(&known), "{name}: {table}");
+        }
+    });
+    join_all(reports).await;
+}
+
+#[tokio::test]
+async fn a_server_without_keys_is_found_by_every_preset() {
+    let only = ["replay_equal".to_owned(), "lost_reply".to_owned()];
+    let reports = PRESETS.map(async |(name, _)| {
+        let report = report_of(preset(name), "keys-ignored", name, &only).await;
+        let found = report.names(|grade| grade == Grade::Unsafe);
+        assert_eq!(found, ["replay_equal", "lost_reply"], "{}", report.table());
+    });
+    join_all(reports).await;
+}
+
+/// What one API promises is a mistake in another one.
+#[tokio::test]
+async fn another_promise_than_that_of_the_server_is_found() {
+    let pairs = [
+        ("acp", "stripe-v1", "server_error"),
+        ("stripe-v1", "acp", "server_error"),
+        ("stripe-v1", "stripe-v2", "refusal_stored"),
+        ("stripe-v2", "stripe-v1", "refusal_stored"),
+        ("stripe-v1", "own", "invalid_stored"),
+        ("stripe-v1", "own", "delete_key"),
+        ("stripe-v2", "stripe-v1", "delete_key"),
+        ("stripe-v1", "stripe-v2", "replay_equal"),
+        ("ucp", "acp", "respelled"),
+        ("acp", "ucp", "reuse_body"),
+    ];
+    let reports = pairs.map(async |(promised, served, check)| {
+        let report = report_of(preset(promised), "none", served, &[check.to_owned()]).await;
+        let found = report.names(Grade::is_violation);
+        assert_eq!(found, [check], "{promised}, {served}: {}", report.table());
+    });
+    join_all(reports).await;
+    let only = ["key_problem".to_owned()];
+    let report = report_of(config(), "none", "acp", &only).await;
+    assert_eq!(
+        report.names(Grade::is_violation),
+        only,
+        "{}",
+        report.table()
+    );
+}
+
+#[tokio::test]
+async fn a_key_in_a_form_is_a_key() {
+    let form = CONFIG
+        .replace(
+            "json = '{\"number\": {{number}}",
+            "form = 'number={{number}}",
+        )
+        .replace(", \"other\": {\"b\": 1, \"a\": 2}}'", "&other=1'")
+        .replace(", \"declined\": true}'", "&declined=1'")
+        .replace(", \"declines_once\": true}'", "&declines_once=1'")
+        .replace(
+            "json = '{\"numeral\": {{number}}}'",
+            "form = 'numeral={{number}}'",
+        )
+        .replace(", \"slow\": true}'", "&slow=1'")
+        .replace(", \"fails_once\": true}'", "&fails_once=1'")
+        .replace("{{number}}}'", "{{number}}'")
+        + "key_in = \"form\"\nkey_name = \"token\"\n";
+    let only = "replay_equal reuse_body key_required key_twice racers lost_reply cut_request";
+    let only: Vec<String> = only.split(' ').map(str::to_owned).collect();
+    let report = report_of(Config::from_toml(&form).unwrap(), "none", "form", &only).await;
+    let holds = report.names(|grade| grade == Grade::Holds);
+    assert_eq!(holds.len(), only.len(), "{}", report.table());
+}
+
+#[tokio::test]
+async fn a_document_that_says_another_lifetime_is_found() {
+    let config = CONFIG.replace("\" = 86400", "\" = 3600");
+    let config = Config::from_toml(&config).unwrap();
+    let report = report_of(config, "none", "own", &["policy".to_owned()]).await;
+    let seen = &report.findings[0].seen;
+    assert!(
+        seen.contains("it says 86400, and 3600 is promised"),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn a_claim_that_is_taken_for_an_outcome_is_found_where_the_work_failed() {
+    let report = report_on("claimed-is-done").await;
+    let found = report
+        .findings
+        .iter()
+        .find(|one| one.check.name == "server_error");
+    let found = found.unwrap();
+    assert_eq!(found.outcome, Grade::Unsafe, "{}", report.table());
+    assert_eq!(found.seen, "0 effects, and 1 is right", "{found:?}");
+}
+
+#[tokio::test]
+async fn a_reply_that_is_stored_before_the_effect_is_found_by_lost_replies() {
+    let report = report_on("replay-before-commit").await;
+    let found = report
+        .findings
+        .iter()
+        .find(|one| one.check.name == "lost_reply");
+    let found = found.unwrap();
+    assert_eq!(found.outcome, Grade::Unsafe, "{}", report.table());
+    assert_eq!(found.seen, "0 effects, and 1 is right", "{found:?}");
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_just_before_its_work_is_found() {
+    let report = report_on("lease-as-long-as-work").await;
+    let found = report.names(Grade::is_violation);
+    let is_found = found == ["lease"] || found == ["in_flight"];
+    assert!(is_found, "{}", report.table());
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! A server that makes one of thirteen mistakes with idempotency keys, or none in one of several
-//! ways, to try `charge-once-conform` on. It keeps everything in memory.
+//! A server that makes one of sixteen mistakes with idempotency keys, or none, in one of several
+//! [profiles](profiles.rs), to try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
-//! cargo run --example wrong -- check-then-act
+//! cargo run --example wrong -- check-then-act 127.0.0.1:8080 stripe-v1
 //! ```
 //!
 //! `POST /effects` makes an effect, and `GET /effects` lists the account's. [`Mistake`] is where
 //! the mistakes are; search for it to see each. All the rest is right.
+
+mod profiles;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,12 +20,14 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Path, State},
-    http::{HeaderMap, HeaderValue, Response, StatusCode, Uri},
+    http::{HeaderMap, Response, StatusCode, Uri},
     routing::{get, post},
 };
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch};
+
+use profiles::{PROFILES, Profile};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mistake {
@@ -37,8 +41,15 @@ enum Mistake {
     /// A key is in use for half a second, as with `SET key … NX PX 500` in Redis, however long its
     /// request works.
     LeaseShorterThanWork,
+    /// A key is in use for almost as long as a slow request works.
+    LeaseAsLongAsWork,
     /// A lease that is shorter than the work, too, but each duplicate renews it.
     LeaseRenewedByDuplicates,
+    /// Takes a claim for an outcome, and never frees it: a retry of work that failed is told that it
+    /// is done.
+    ClaimedIsDone,
+    /// Stores the reply, and then commits the effect.
+    ReplayBeforeCommit,
     /// Sends 409 without `Retry-After`: a detail, and no effect happens twice.
     NoRetryAfter,
     /// Stores 5xx.
@@ -92,15 +103,18 @@ impl Record {
 #[derive(Default)]
 struct Database {
     records: HashMap<(String, String), Record>,
-    /// Whose it is, and how it is shown. Its place is its id.
+    /// Whose it is, and how it is shown. Its place is its id. Null: deleted.
     effects: Vec<(String, Value)>,
     /// Numbers of requests that have failed once.
     failed: HashSet<u64>,
+    /// Requests without a key.
+    nameless: usize,
 }
 
 #[derive(Clone)]
 struct Server {
     mistake: Mistake,
+    profile: Profile,
     database: Arc<Mutex<Database>>,
     /// How many requests have got between two steps that ought to be one.
     arrivals: watch::Sender<usize>,
@@ -112,6 +126,8 @@ struct Server {
 /// mistake is seen every time.
 const WINDOW: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(1500);
+/// Ends a little before a slow request.
+const LONG_LEASE: Duration = Duration::from_millis(1400);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
 /// How long it is in use after a duplicate, where duplicates renew the lease.
@@ -119,14 +135,11 @@ const RENEWED_LEASE: Duration = Duration::from_millis(800);
 /// How long a key is in use after a crash.
 const LEASE_OF_THE_DEAD: Duration = Duration::from_millis(2500);
 
-/// Says that the key is in use.
-const IN_USE: u16 = 409;
-
 /// A reply, and whether it is a replay.
 type Answer = (u16, Value, bool);
 
 fn refusal(status: u16, error: &str) -> Answer {
-    (status, json!({ "error": error }), false)
+    (status, json!({ "title": error, "error": error }), false)
 }
 
 impl Server {
@@ -163,18 +176,34 @@ impl Server {
         if is_slow && !works_first {
             tokio::time::sleep(SLOW).await;
         }
-        let (status, reply) = self.work(account, &body);
+        let is_early = self.mistake == Mistake::ReplayBeforeCommit;
+        let (status, reply) = self.work(&account, &body);
+        if is_early && status == 201 {
+            let record = Record::of(body.clone(), Some((status, reply.clone())));
+            self.database().records.insert(scope.clone(), record);
+            self.window().await;
+            self.database().effects.push((account, reply.clone()));
+        }
         if is_slow && works_first {
             tokio::time::sleep(SLOW).await;
         }
         if self.mistake == Mistake::SecondTransaction {
             self.window().await;
         }
-        if status < 500 || self.mistake == Mistake::EveryStatusFrozen {
+        if self.keeps(status) {
             let record = Record::of(body, Some((status, reply.clone())));
             self.database().records.insert(scope, record);
         }
         (status, reply, false)
+    }
+
+    fn keeps(&self, status: u16) -> bool {
+        match status {
+            500.. => self.profile.keeps_server_errors || self.mistake == Mistake::EveryStatusFrozen,
+            402 => self.profile.keeps_refusals,
+            400 => self.profile.keeps_invalid,
+            _ => true,
+        }
     }
 
     /// Claims the key, or says what became of it.
@@ -184,7 +213,7 @@ impl Server {
         let record = database.records.get(scope);
         if record.is_some_and(|record| !self.has_lapsed(record)) {
             drop(database);
-            return Err(self.known(scope, body).unwrap_or_else(in_use));
+            return Err(self.known(scope, body).unwrap_or_else(|| self.in_use()));
         }
         let record = Record::of(body.clone(), None);
         database.records.insert(scope.clone(), record);
@@ -199,28 +228,41 @@ impl Server {
         let is_short = self.mistake == Mistake::LeaseShorterThanWork;
         let is_renewed = self.mistake == Mistake::LeaseRenewedByDuplicates;
         let held = record.claimed.elapsed();
-        let is_over = is_short && held > LEASE || is_renewed && held > RENEWED_LEASE;
+        let is_long = self.mistake == Mistake::LeaseAsLongAsWork;
+        let is_over = is_short && held > LEASE
+            || is_long && held > LONG_LEASE
+            || is_renewed && held > RENEWED_LEASE;
         let died = record.orphaned;
         let is_dead = died.is_some_and(|died| died.elapsed() > LEASE_OF_THE_DEAD);
         record.reply.is_none() && (is_over || is_dead)
     }
 
     /// Makes the effect, unless the request asks for something else.
-    fn work(&self, account: String, body: &Value) -> (u16, Value) {
+    fn work(&self, account: &str, body: &Value) -> (u16, Value) {
         let mut database = self.database();
         let asks = |member: &str| body.get(member).is_some();
         let Some(number) = body.get("number").and_then(Value::as_u64) else {
             return (400, json!({ "error": "number_missing" }));
         };
-        if asks("declined") {
+        let declines_once = asks("declines_once") && database.failed.insert(number);
+        if asks("declined") || declines_once {
             return (402, json!({ "error": "declined" }));
         }
         if asks("fails_once") && database.failed.insert(number) {
             return (503, json!({ "error": "try_again" }));
         }
         let made = json!({ "id": database.effects.len(), "number": number, "status": "made" });
-        database.effects.push((account, made.clone()));
+        if self.mistake != Mistake::ReplayBeforeCommit {
+            database.effects.push((account.to_owned(), made.clone()));
+        }
         (201, made)
+    }
+
+    fn in_use(&self) -> Answer {
+        match self.mistake {
+            Mistake::ClaimedIsDone => (200, json!({ "status": "duplicate" }), true),
+            _ => refusal(self.profile.in_use, "key_in_use"),
+        }
     }
 
     /// What is known of the key, if anything is.
@@ -231,25 +273,25 @@ impl Server {
         if self.mistake == Mistake::LeaseRenewedByDuplicates {
             record.claimed = Instant::now();
         }
-        if record.body != *body && self.mistake != Mistake::NoFingerprint {
-            return Some(refusal(422, "key_reused"));
+        if let Some(reuse) = self.profile.reuse
+            && record.body != *body
+            && self.mistake != Mistake::NoFingerprint
+        {
+            return Some(refusal(reuse, "key_reused"));
         }
         let Some((status, reply)) = record.reply.clone() else {
-            return Some(in_use());
+            return Some(self.in_use());
         };
         let id = reply.get("id").and_then(Value::as_u64);
         let id = id.and_then(|id| usize::try_from(id).ok());
         match id.and_then(|id| database.effects.get(id)) {
+            Some((_, now)) if self.profile.shows_latest => Some((200, now.clone(), true)),
             Some((_, now)) if self.mistake == Mistake::RenderedAfresh => {
                 Some((status, now.clone(), true))
             }
             _ => Some((status, reply, true)),
         }
     }
-}
-
-fn in_use() -> Answer {
-    refusal(IN_USE, "key_in_use")
 }
 
 /// Frees the key when its request ends without an outcome: it failed, or its client has gone.
@@ -263,7 +305,11 @@ impl Drop for Claim {
         let mut database = self.server.database();
         let record = database.records.get(&self.scope);
         let is_open = record.is_some_and(|it| it.reply.is_none() && it.orphaned.is_none());
-        if is_open && self.server.mistake != Mistake::LeaseAsLongAsRetention {
+        let is_freed = !matches!(
+            self.server.mistake,
+            Mistake::LeaseAsLongAsRetention | Mistake::ClaimedIsDone
+        );
+        if is_open && is_freed {
             database.records.remove(&self.scope);
         }
     }
@@ -277,31 +323,71 @@ fn account(headers: &HeaderMap) -> Option<(String, String)> {
     matches!(account, "alice" | "bob").then(|| (account.to_owned(), secret.clone()))
 }
 
-/// One key of 1 to 255 visible characters, bare or as one quoted string.
-fn key(headers: &HeaderMap) -> Option<String> {
-    let mut values = headers.get_all("idempotency-key").iter();
-    let value = values.next()?.to_str().ok()?;
-    let bare = match value.strip_prefix('"') {
-        Some(rest) => rest.strip_suffix('"')?,
-        None => value,
-    };
-    let is_visible = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
-    let is_key = (1..=255).contains(&bare.len()) && bare.chars().all(is_visible);
-    (is_key && values.next().is_none()).then(|| bare.to_owned())
-}
+impl Server {
+    fn render(&self, (status, body, is_replay): Answer) -> Response<Body> {
+        let is_refusal = body.get("error").is_some() && !is_replay;
+        let media_type = match is_refusal && self.profile.has_problems {
+            true => "application/problem+json",
+            false => "application/json",
+        };
+        let mut response = Response::builder()
+            .status(status)
+            .header("content-type", media_type);
+        if is_replay && self.profile.marks {
+            let name = match self.mistake {
+                Mistake::MarkedOtherwise => ("key-status", "replayed"),
+                _ => ("idempotent-replayed", "true"),
+            };
+            response = response.header(name.0, name.1);
+        }
+        let is_in_use = body.get("error") == Some(&json!("key_in_use"));
+        if is_in_use && self.mistake != Mistake::NoRetryAfter {
+            response = response.header("retry-after", "1");
+        }
+        if is_in_use && self.mistake == Mistake::Locked {
+            response = response.status(StatusCode::LOCKED);
+        }
+        response
+            .body(Body::from(body.to_string()))
+            .unwrap_or_default()
+    }
 
-fn render((status, body, is_replay): Answer) -> Response<Body> {
-    let response = Response::builder().status(status);
-    let mut response = response.header("content-type", "application/json");
-    if is_replay {
-        response = response.header("idempotent-replayed", "true");
+    /// The record's scope and what it is for, or a refusal before it.
+    fn prepare(
+        &self,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<(String, (String, String), Value), Answer> {
+        let Some((account, secret)) = account(headers) else {
+            return Err(refusal(401, "secret_invalid"));
+        };
+        let asked = self.profile.read(headers, query, body);
+        let is_optional = !self.profile.is_required || self.mistake == Mistake::KeyOptional;
+        let key = match asked.key {
+            _ if self.mistake == Mistake::KeysIgnored => None,
+            Ok(None) if is_optional => None,
+            Ok(Some(key)) => Some(key),
+            Ok(None) | Err(()) => return Err(refusal(400, "key_invalid")),
+        };
+        // No other request has it.
+        let key = key.unwrap_or_else(|| format!("none {}", self.nameless()));
+        let tenant = match self.mistake {
+            Mistake::ScopeByApiKey => secret,
+            Mistake::SharedByAccounts => String::new(),
+            _ => account.clone(),
+        };
+        // The query is part of what a key is for.
+        let body = asked.query.map(|query| json!(query)).or(asked.body);
+        let body = body.ok_or_else(|| refusal(400, "body_invalid"))?;
+        Ok((account, (tenant, key), body))
     }
-    if status == IN_USE {
-        response = response.header("retry-after", "1");
+
+    fn nameless(&self) -> usize {
+        let mut database = self.database();
+        database.nameless += 1;
+        database.nameless
     }
-    response
-        .body(Body::from(body.to_string()))
-        .unwrap_or_default()
 }
 
 async fn create(
@@ -310,69 +396,63 @@ async fn create(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let Some((account, secret)) = account(&headers) else {
-        return render(refusal(401, "secret_invalid"));
+    let (account, scope, body) = match server.prepare(uri.query(), &headers, &body) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return server.render(refusal),
     };
-    let has_none = !headers.contains_key("idempotency-key");
-    let is_optional = has_none && server.mistake == Mistake::KeyOptional;
-    let key = match is_optional || server.mistake == Mistake::KeysIgnored {
-        // No other request has it.
-        true => Some(format!("none-{}", server.database().effects.len())),
-        false => key(&headers),
-    };
-    let Some(key) = key else {
-        return render(refusal(400, "key_invalid"));
-    };
-    let tenant = if server.mistake == Mistake::ScopeByApiKey {
-        secret
-    } else if server.mistake == Mistake::SharedByAccounts {
-        String::new()
-    } else {
-        account.clone()
-    };
-    // The query is part of what a key is for.
-    let body = match uri.query() {
-        Some(query) => Ok(json!(query)),
-        None => serde_json::from_slice(&body),
-    };
-    let Ok(body) = body else {
-        return render(refusal(400, "body_invalid"));
-    };
-    let mistake = server.mistake;
-    let answering = server.clone().answer(account, (tenant, key), body);
+    let answering = server.clone().answer(account, scope, body);
     let is_canceled_with_its_client = matches!(
-        mistake,
-        Mistake::SecondTransaction | Mistake::LeaseAsLongAsRetention
+        server.mistake,
+        Mistake::SecondTransaction | Mistake::LeaseAsLongAsRetention | Mistake::ReplayBeforeCommit
     );
     if is_canceled_with_its_client {
-        return render(answering.await);
+        return server.render(answering.await);
     }
     let mut crashes = server.crashes.subscribe();
     let mut working = tokio::spawn(answering);
-    let answer = tokio::select! {
-        answer = &mut working => answer,
+    tokio::select! {
+        answer = &mut working => {
+            server.render(answer.unwrap_or_else(|_| refusal(500, "internal")))
+        }
         _ = crashes.changed() => {
             working.abort();
-            return no_reply();
+            no_reply()
         }
+    }
+}
+
+/// Deletes an effect, with a key of its own or without one.
+async fn delete(
+    State(server): State<Server>,
+    Path(id): Path<usize>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let body = if body.is_empty() { b"{}" } else { &*body };
+    let (_, scope, _) = match server.prepare(uri.query(), &headers, body) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return server.render(refusal),
     };
-    let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
-    if mistake == Mistake::NoRetryAfter {
-        response.headers_mut().remove("retry-after");
+    let (is_keyed, what) = (server.profile.has_keyed_delete, json!({ "delete": id }));
+    if is_keyed && let Some(answer) = server.known(&scope, &what) {
+        return server.render(answer);
     }
-    if mistake == Mistake::MarkedOtherwise
-        && response
-            .headers_mut()
-            .remove("idempotent-replayed")
-            .is_some()
-    {
-        let replayed = HeaderValue::from_static("replayed");
-        response.headers_mut().insert("key-status", replayed);
+    let mut database = server.database();
+    let found = database
+        .effects
+        .get_mut(id)
+        .filter(|(_, effect)| !effect.is_null());
+    let Some((_, effect)) = found else {
+        return server.render(refusal(404, "none"));
+    };
+    *effect = Value::Null;
+    let reply = json!({ "deleted": true });
+    if is_keyed {
+        let record = Record::of(what, Some((200, reply.clone())));
+        database.records.insert(scope, record);
     }
-    if mistake == Mistake::Locked && response.status().as_u16() == IN_USE {
-        *response.status_mut() = StatusCode::LOCKED;
-    }
-    response
+    server.render((200, reply, false))
 }
 
 /// The connection ends in the middle.
@@ -396,21 +476,28 @@ async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body
     let database = server.database();
     let effects = database.effects.iter();
     let own = effects.filter(|(owner, _)| Some(owner) == account.as_ref());
-    let shown: Vec<&Value> = own.map(|(_, effect)| effect).collect();
-    render((200, json!({ "data": shown }), false))
+    let shown: Vec<&Value> = own
+        .map(|(_, effect)| effect)
+        .filter(|it| !it.is_null())
+        .collect();
+    server.render((200, json!({ "data": shown }), false))
 }
 
 async fn change(State(server): State<Server>, Path(id): Path<usize>) -> Response<Body> {
     if let Some((_, Value::Object(effect))) = server.database().effects.get_mut(id) {
         effect.insert("status".to_owned(), json!("changed"));
     }
-    render((200, json!({}), false))
+    server.render((200, json!({}), false))
 }
 
 async fn expire(State(server): State<Server>) -> Response<Body> {
     let mut database = server.database();
     database.records.retain(|_, record| record.reply.is_none());
-    render((200, json!({}), false))
+    server.render((200, json!({}), false))
+}
+
+async fn policy(State(server): State<Server>) -> Response<Body> {
+    server.render((200, json!({ "retention_seconds": 86400 }), false))
 }
 
 #[tokio::main]
@@ -420,8 +507,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mistake = Mistake::from_str(&name, false);
     let mistake = mistake.map_err(|_| "name a mistake, such as check-then-act, or none")?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let name = arguments.next().unwrap_or_else(|| "own".to_owned());
+    let profile = PROFILES.into_iter().find(|profile| profile.name == name);
     let server = Server {
         mistake,
+        profile: profile.ok_or("there is no such profile")?,
         database: Arc::default(),
         arrivals: watch::Sender::new(0),
         crashes: watch::Sender::new(0),
@@ -429,6 +519,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Router::new()
         .route("/effects", get(list).post(create))
         .route("/effects/{id}/change", post(change))
+        .route("/effects/{id}", axum::routing::delete(delete))
+        .route("/.well-known/idempotency", get(policy))
         .route("/expire", post(expire))
         .route("/crash", post(crash))
         .with_state(server);

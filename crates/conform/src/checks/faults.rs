@@ -13,7 +13,7 @@ use super::{AT_ONCE, ENDLESS, Flaw, RETRY_AFTER, Seen, same, succeeded, unknown}
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
-    proxy::{CutAt, Proxy},
+    proxy::CutAt,
 };
 
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
@@ -119,7 +119,8 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         }
     }
     same(&answer, &api.send(ask).await?)?;
-    let lacks = |reply: &&&Reply| reply.header("retry-after").is_none();
+    let promised = api.config.promises.retry_after;
+    let lacks = |reply: &&&Reply| promised && reply.header("retry-after").is_none();
     if let Some(without) = conflicts.iter().find(lacks) {
         return Err(Flaw::lesser(
             format!("{} without Retry-After", without.status),
@@ -136,10 +137,8 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         ));
     }
     let sent = duplicates.len();
-    let got = match conflicts.first() {
-        Some(reply) => format!("{}, with Retry-After", reply.status),
-        None => "the first answer".to_owned(),
-    };
+    let told = conflicts.first().map(|reply| format!("{}", reply.status));
+    let got = told.unwrap_or_else(|| "the first answer".to_owned());
     Ok(format!(
         "{sent} duplicates in the {took_ms} ms of its work got {got}"
     ))
@@ -200,7 +199,6 @@ async fn late_retry(api: &Api) -> Seen {
 }
 
 pub(super) async fn lost_reply(api: &Api) -> Seen {
-    let target = api.plain_address().await?;
     let ms = Duration::from_millis;
     let cuts = [
         CutAt::Reply,
@@ -209,11 +207,11 @@ pub(super) async fn lost_reply(api: &Api) -> Seen {
         CutAt::After(ms(100)),
     ];
     for cut in cuts {
-        let proxy = Proxy::start(target, cut).await?;
+        let loss = api.losing(cut).await?;
         let ask = api.effect();
         let retrying = async {
             for _ in 0..2 {
-                if let Ok(reply) = api.attempt_through(&ask, proxy.address).await {
+                if let Ok(reply) = api.attempt_losing(&ask, &loss).await {
                     return unknown(format!("the proxy let through {reply}"));
                 }
             }
@@ -270,9 +268,15 @@ pub(super) async fn disconnect(api: &Api) -> Seen {
     const STAY: [u64; 5] = [0, 1, 5, 20, 50];
     let ask = api.effect();
     let bytes = api.bytes(&ask)?;
+    let is_plain = api.url().scheme() == "http";
     let sending = async {
-        for stays in STAY {
-            write_and_go(api, &ask, &bytes, Duration::from_millis(stays)).await?;
+        for stays in STAY.map(Duration::from_millis) {
+            if is_plain {
+                write_and_go(api, &ask, &bytes, stays).await?;
+            } else {
+                let loss = api.losing(CutAt::After(stays)).await?;
+                let _ = api.attempt_losing(&ask, &loss).await;
+            }
         }
         let answer = api.settle(&ask).await?;
         succeeded("a retry of clients that had gone", &answer)?;
@@ -287,6 +291,9 @@ pub(super) async fn expiry(api: &Api) -> Seen {
     const WAITED_MAX: u64 = 30;
     let seconds = api.config.promises.retention_seconds;
     let expire = api.config.expire.as_ref();
+    if expire.is_none() && seconds == 0 {
+        return unknown("no lifetime is promised, says promises.retention_seconds");
+    }
     if expire.is_none() && seconds > WAITED_MAX {
         return unknown(format!(
             "keys are kept for {seconds} s, and the config has no [expire]"

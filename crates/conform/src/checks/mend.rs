@@ -153,3 +153,41 @@ pub(super) const PROMISED: Mend = Mend {
     words: "answer with the promised status, or change promises.reuse",
     code: "if stored.digest != digest: refuse(422)",
 };
+
+pub(super) const PROBLEM: Mend = Mend {
+    words: "send refusals of keys as application/problem+json",
+    code: "\
+send(422, {\"Content-Type\": \"application/problem+json\"},
+     {\"type\": \"https://…/idempotency\", \"title\": \"The key was used before\", \"status\": 422})",
+};
+
+pub(super) const POLICY: Mend = Mend {
+    words: "write the document from the settings that the service runs with",
+    code: "send(200, {\"retention_seconds\": settings.retention_seconds, …})",
+};
+
+pub(super) const SEEN: Mend = Mend {
+    words: "insert the event's id under a unique index in the transaction of the effect, and answer \
+            2xx if it is there already",
+    code: "\
+BEGIN;
+INSERT INTO seen_events (id) VALUES ($1) ON CONFLICT DO NOTHING;
+  -- 0 rows: ROLLBACK, and answer 200: another delivery has done the work
+UPDATE orders SET state = 'paid' …;  -- the effect
+COMMIT;  -- only now answer 200",
+};
+
+pub(super) const EACH_EVENT: Mend = Mend {
+    words: "decide by the event's id, and not by when the event was made",
+    code: SEEN.code,
+};
+
+pub(super) const VERIFY: Mend = Mend {
+    words: "verify the signature of the raw body and its timestamp before everything else",
+    code: "\
+body = request.raw_body  # before it is parsed
+mac = hmac_sha256(secret, timestamp + \".\" + body)
+if not equal_in_constant_time(mac, signature): refuse(400)
+if abs(now() - timestamp) > 300: refuse(400)
+handle(body)",
+};

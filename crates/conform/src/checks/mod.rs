@@ -5,6 +5,7 @@
 mod faults;
 mod key;
 mod mend;
+mod receiver;
 mod replay;
 
 use futures_util::future::LocalBoxFuture;
@@ -148,6 +149,8 @@ pub struct Check {
 
 pub(crate) const REPEATED: &str =
     "what a client asked for once is done again: two payments, two orders or two messages";
+/// No 2xx, or no effect.
+const UNSEEN: &str = "the sender gives up after days, or takes the event for handled: an order stays unpaid for ever";
 const LOST: &str =
     "a client was told of an effect that there isn't, and builds on it: it ships, or says \"paid\"";
 pub(crate) const ENDLESS: &str =
@@ -163,10 +166,10 @@ pub(crate) const FAILED: &str =
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
 /// `Unsafe`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
-    ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
+    ($(#[$about:meta])* $table:ident: $($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
-        /// All checks, in the order in which they run.
-        pub const CHECKS: &[Check] = &[$(Check {
+        $(#[$about])*
+        pub const $table: &[Check] = &[$(Check {
             name: stringify!($name),
             rule: $rule,
             source: $source,
@@ -179,6 +182,8 @@ macro_rules! checks {
 }
 
 checks! {
+    /// All checks of an API, in the order in which they run.
+    CHECKS:
     Unsafe key_required (key::required), "draft 2.7, ACP 6.1":
         "a request without a key is refused with 400 and has no effect";
         "the client that forgets the key is the one whose retries do the work twice";
@@ -199,12 +204,20 @@ checks! {
         "two keys in one request are refused";
         "a proxy that keeps another one of the two makes a retry a new request";
         PARSE;
+    Unclear key_problem (key::problem), "draft 2.7, RFC 9457":
+        "refusals of keys are application/problem+json, if that is promised";
+        "a client finds no reason where it looks for one, and guesses";
+        PROBLEM;
+    Unclear policy (key::policy), "charge-once":
+        "the document in which the API says its promises says these";
+        "a client that reads the document retries too late, or sends a key again too early";
+        POLICY;
     Unclear key_quoted (key::quoted), "draft 2.1, charge-once":
         "\"key\" and key are one key";
         "a client library that begins to quote repeats what it did before";
         PARSE;
     Unsafe replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
-        "a retry gets the first status and the first bytes, and has no effect";
+        "a retry gets the first status and bytes, or what is promised, and has no effect";
         "a retry sees the object as it is now, or an error, and the client acts on it";
         STORED_REPLY;
     Unclear replay_headers (replay::headers), "draft 2.6, charge-once":
@@ -240,15 +253,23 @@ checks! {
         "every retry that waits while a secret is rotated has its effect again";
         ACCOUNT;
     Unsafe refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
-        "a refusal is replayed like a success";
+        "a refusal is replayed like a success, or executed again, as promised";
         "a client says \"refused\" to its customer, and the retry does the work";
         STORED_REPLY;
+    Unclear invalid_stored (replay::invalid_stored), "Stripe, charge-once":
+        "a request that fails validation uses up its key, or leaves it free, as promised";
+        "a client that mends its request under the same key is refused, or does what it didn't mean to";
+        REFUSE_FIRST;
+    Unclear delete_key (replay::delete), "Stripe v2, charge-once":
+        "a key on a DELETE is replayed, or means nothing, as promised";
+        "a client that retries a DELETE is told that there was nothing to delete";
+        CLAIM;
     Unsafe refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
         "a client that sends the right secret at last gets the old 401, or another account's";
         REFUSE_FIRST;
     Unsafe server_error (replay::server_error), "ACP 6.5, charge-once":
-        "a 5xx is not kept: the retry executes, once";
+        "a retry after 5xx executes, once, or gets the 5xx again, as promised";
         "an outage of a second fails its requests for as long as keys are kept";
         ROLL_BACK;
     Unsafe racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
@@ -296,6 +317,43 @@ checks! {
         "no effect of an earlier check comes after its requests were answered";
         REPEATED;
         CLAIM;
+}
+
+checks! {
+    /// All checks of a receiver of webhooks.
+    RECEIVER_CHECKS:
+    Unsafe delivered_twice (receiver::twice), "Stripe webhooks, Standard Webhooks":
+        "an event that is delivered twice has one effect, and 2xx both times";
+        REPEATED;
+        SEEN;
+    Unsafe delivered_at_once (receiver::at_once), "Stripe webhooks, Standard Webhooks":
+        "an event that is delivered many times at once has one effect";
+        REPEATED;
+        SEEN;
+    Unsafe lost_2xx (receiver::lost_reply), "Stripe webhooks, Standard Webhooks":
+        "an event whose acknowledgments are lost has one effect";
+        UNSEEN;
+        SEEN;
+    Unsafe out_of_order (receiver::disordered), "Stripe webhooks":
+        "an older event after a newer one has its effect";
+        UNSEEN;
+        EACH_EVENT;
+    Unsafe late (receiver::late), "Stripe webhooks, Standard Webhooks":
+        "an event of three days ago that is signed now has one effect";
+        UNSEEN;
+        EACH_EVENT;
+    Unsafe forged (receiver::forged), "Stripe webhooks, Standard Webhooks":
+        "a wrong signature is refused, has no effect, and does not use up the event";
+        "a stranger says that an order is paid";
+        VERIFY;
+    Unsafe unsigned (receiver::unsigned), "Stripe webhooks, Standard Webhooks":
+        "a delivery without a signature is refused, and does not use up the event";
+        "a stranger says that an order is paid";
+        VERIFY;
+    Unclear old_signature (receiver::old), "Stripe webhooks, Standard Webhooks":
+        "a signature of an hour ago is refused, and does not use up the event";
+        "a delivery that was read on its way can be sent again at any time";
+        VERIFY;
 }
 
 /// The outcome of a check that can't be made.

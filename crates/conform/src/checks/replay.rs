@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     api::{Api, Ask, Reply, given},
-    config::{Difference, fill_from},
+    config::{Difference, Promise, Replay, fill_from},
 };
 
 pub(super) async fn equal(api: &Api) -> Seen {
@@ -47,6 +47,8 @@ const DELIVERY_HEADERS: [&str; 14] = [
 ];
 
 pub(super) async fn headers(api: &Api) -> Seen {
+    let made = api.config.promises.replay == Replay::Bytes;
+    promised(made, "replay", "a replay is no copy")?;
     let ask = api.effect();
     let first = lasting_headers(api, &api.executed(&ask).await?);
     let retry = lasting_headers(api, &api.send(&ask).await?);
@@ -93,7 +95,7 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         !DELIVERY_HEADERS.iter().any(|header| is(header))
             && !of_api.any(is)
-            && !is(&promises.key_header)
+            && !is(&promises.key_name)
             && !promises.marker().is_some_and(|(name, _)| is(name))
             && !name.contains("ratelimit")
     };
@@ -132,13 +134,17 @@ pub(super) async fn marked(api: &Api) -> Seen {
 }
 
 pub(super) async fn reuse_body(api: &Api) -> Seen {
+    let promises = &api.config.promises;
     let ask = api.effect();
     let first = api.executed(&ask).await?;
     let rival = api.rival(&ask)?;
+    if promises.other_body != Difference::Refused {
+        return judge(api, promises.other_body, &first, &rival).await;
+    }
     let reply = refused(api, &rival).await?;
     same(&first, &api.send(&ask).await?)?;
-    let promised = &api.config.promises.reuse;
-    if promised.contains(&reply.status) {
+    let promised = &promises.reuse;
+    if promised.is_empty() || promised.contains(&reply.status) {
         return Ok(format!("{}, and no effect", reply.status));
     }
     Err(Flaw::lesser(
@@ -219,24 +225,98 @@ pub(super) async fn rotated_credential(api: &Api) -> Seen {
     Ok("the first answer, and one effect".to_owned())
 }
 
+/// What is promised, if anything is.
+fn known(promise: Promise, name: &str) -> Result<bool, Flaw> {
+    match promise {
+        Promise::Made(made) => Ok(made),
+        Promise::Open(_) => unknown(format!("nothing is promised, says promises.{name}")),
+    }
+}
+
 pub(super) async fn refusal_stored(api: &Api) -> Seen {
-    let made = api.config.promises.refusal_stored;
-    promised(made, "refusal_stored", "refusals are not kept")?;
-    let ask = api.ask(given(api.config.refused.as_ref(), "[refused]")?);
-    let first = api.send(&ask).await?;
-    if !first.is_refusal() {
-        return unknown(format!("[refused] is not refused: {first}"));
+    let stored = known(api.config.promises.refusal_stored, "refusal_stored")?;
+    let once = api.config.refused_once.as_ref();
+    let refused = match (once, stored) {
+        (Some(once), _) => once,
+        (None, true) => given(api.config.refused.as_ref(), "[refused]")?,
+        (None, false) => return unknown("the config has no [refused_once]"),
+    };
+    let ask = api.ask(refused);
+    let sending = async {
+        let first = api.send(&ask).await?;
+        if !first.is_refusal() {
+            return unknown(format!("it is not refused: {first}"));
+        }
+        let retry = api.send(&ask).await?;
+        if !stored {
+            succeeded("the retry of a refusal", &retry)?;
+            return Ok(format!("{}, then {}", first.status, retry.status));
+        }
+        same(&first, &retry)?;
+        if api.config.promises.replay_header.is_some() && !api.is_marked(&retry) {
+            return Err(Flaw::lesser(
+                format!("the same answer, but not marked as a replay: {retry}"),
+                "support can't tell the replay of a refusal from another refusal",
+                MARK,
+            ));
+        }
+        Ok(format!("{}, twice", first.status))
+    };
+    match stored {
+        // What was refused may be listed as such: the replies tell enough.
+        true => sending.await,
+        false => api.with_effects(&ask, 1, sending).await,
     }
-    let retry = api.send(&ask).await?;
-    same(&first, &retry)?;
-    if api.config.promises.replay_header.is_some() && !api.is_marked(&retry) {
-        return Err(Flaw::lesser(
-            format!("the same answer, but not marked as a replay: {retry}"),
-            "support can't tell the replay of a refusal from another refusal",
-            MARK,
-        ));
+}
+
+/// Sends a request that fails validation, and the right one under its key.
+pub(super) async fn invalid_stored(api: &Api) -> Seen {
+    let stored = known(api.config.promises.invalid_stored, "invalid_stored")?;
+    let invalid = given(api.config.invalid.as_ref(), "[invalid]")?;
+    let right = api.effect();
+    let mending = async {
+        let first = api
+            .send(&api.ask(invalid).with_keys(right.keys.clone()))
+            .await?;
+        if !first.is_refusal() {
+            return unknown(format!("[invalid] is not refused: {first}"));
+        }
+        let reply = api.send(&right).await?;
+        if reply.is_success() == stored {
+            let what = format!("first {first}, and then the right request got {reply}");
+            return Err(Flaw::violated(what));
+        }
+        Ok(format!(
+            "{}, and the right request got {}",
+            first.status, reply.status
+        ))
+    };
+    match stored {
+        // The reply tells it.
+        true => mending.await,
+        false => api.with_effects(&right, 1, mending).await,
     }
-    Ok(format!("{}, twice", first.status))
+}
+
+/// Deletes what a request has made.
+pub(super) async fn delete(api: &Api) -> Seen {
+    let keyed = known(api.config.promises.delete_keyed, "delete_keyed")?;
+    let delete = given(api.config.delete.as_ref(), "[delete]")?;
+    let made = api.executed(&api.effect()).await?;
+    let mut deleting = api.ask(delete);
+    fill_from(&mut deleting.template, &made.body);
+    let first = api.executed(&deleting).await?;
+    if keyed {
+        same(&first, &api.send(&deleting).await?)?;
+        return Ok(format!("{}, twice", first.status));
+    }
+    let next = api.effect().with_keys(deleting.keys);
+    let sending = async {
+        let reply = api.send(&next).await?;
+        succeeded("a request with the key of a DELETE", &reply)?;
+        Ok("its key is free".to_owned())
+    };
+    api.with_effects(&next, 1, sending).await
 }
 
 pub(super) async fn refusal_before_key(api: &Api) -> Seen {
@@ -261,14 +341,26 @@ pub(super) async fn refusal_before_key(api: &Api) -> Seen {
 }
 
 pub(super) async fn server_error(api: &Api) -> Seen {
-    let made = api.config.promises.server_error_retried;
-    promised(made, "server_error_retried", "5xx are kept")?;
+    let retried = known(
+        api.config.promises.server_error_retried,
+        "server_error_retried",
+    )?;
     let ask = api.ask(given(api.config.server_error.as_ref(), "[server_error]")?);
-    let twice = async {
+    let failed = async {
         let first = api.send(&ask).await?;
-        if first.status < 500 {
-            return unknown(format!("[server_error] does not fail with 5xx: {first}"));
+        match first.status {
+            500.. => Ok(first),
+            _ => unknown(format!("[server_error] does not fail with 5xx: {first}")),
         }
+    };
+    if !retried {
+        let first = failed.await?;
+        let again = async { same(&first, &api.send(&ask).await?) };
+        api.with_effects(&ask, 0, again).await?;
+        return Ok(format!("{}, twice", first.status));
+    }
+    let twice = async {
+        let first = failed.await?;
         let retry = api.settle(&ask).await?;
         if !retry.is_success() {
             let what = format!("first {first}, and the retry got {retry}");
