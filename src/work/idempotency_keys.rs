@@ -49,9 +49,13 @@ impl Command for AbandonKey {
                 let shown = KeyObject::of(key.to_owned(), Some((&*record).into()));
                 Ok(Reply::json(OK, &shown)?)
             }
-            Abandoned::Unfinished { .. } => {
+            Abandoned::Unfinished { continued_in, .. } => {
                 let cause = "a request with the key that is to be given up is at work";
-                Err(Failure::busy(cause).into())
+                let busy = Failure {
+                    retry_after: continued_in,
+                    ..Failure::busy(cause)
+                };
+                Err(busy.into())
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     Failure, Record, Rejection, Reply, Request,
     claim::{self, Found},
     fingerprint::{NO_FINGERPRINT, OF_ANY_REQUEST},
-    inspect::keys_in_doubt,
+    inspect::leases_of,
     reply::status,
 };
 
@@ -27,6 +27,8 @@ pub enum Abandoned {
     Unfinished {
         /// It may have been executed, and its answer is not known.
         in_doubt: bool,
+        /// How long until a reconciler continues it.
+        continued_in: Option<Duration>,
     },
 }
 
@@ -75,9 +77,12 @@ pub async fn abandon(
         Some(Found::Completed(record)) => Ok(Abandoned::Completed(record)),
         Some(Found::Unfinished(_)) => {
             let keys = [request.key.as_str().to_owned()];
-            let in_doubt = keys_in_doubt(tx, request.account_id, &keys).await?;
-            let in_doubt = !in_doubt.is_empty();
-            Ok(Abandoned::Unfinished { in_doubt })
+            let leases = leases_of(tx, request.account_id, &keys).await?;
+            let lease = leases.first();
+            Ok(Abandoned::Unfinished {
+                in_doubt: lease.is_some_and(|lease| lease.in_doubt),
+                continued_in: lease.map(|lease| lease.continued_in),
+            })
         }
         // The conflict locks the row until the end of this transaction.
         Some(Found::Expired) | None => {

@@ -68,7 +68,7 @@ use trace::{Instrument, trace_span};
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
-pub use request::{Outcome, Request, Settings};
+pub use request::{Outcome, Request, Settings, retry_after_seconds};
 
 pub use acknowledged::acknowledged;
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
@@ -244,7 +244,7 @@ impl Idempotency {
             };
             let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
-            let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
+            let waits = goes_on && matches!(ended, Outcome::InUse { .. }) && again < patience;
             let seat = || self.pool.admit.follow(request.account_id);
             let seat = waits.then(seat).flatten();
             if seat.is_none() || !self.in_flight.pause(again).await {
