@@ -29,6 +29,7 @@ mod parameters;
 pub mod payment_intents;
 pub mod payment_methods;
 mod prelude;
+mod problems;
 pub mod reads;
 pub mod refunds;
 pub mod reply;
