@@ -247,8 +247,9 @@ fn refused(refusal: Refusal<Failure>, key: &str) -> HttpError {
         .into(),
         Refusal::Invalid => ApiError::explained(ErrorCode::ApiKeyInvalid).into(),
         Refusal::TooMany(wait) => {
-            let message = "Too many requests with an API key that no account is known to have came from this \
-                           address. Check the key, and retry after Retry-After. Nothing was done.";
+            let message = "Too many requests with an API key that no account is known to have came \
+                           from this address. Check the key, and retry after Retry-After. Nothing \
+                           was done.";
             limited(ApiError::new(ErrorCode::RateLimited, message), wait)
         }
         Refusal::TooSlow => HttpError::failed_without_key(Failure::unavailable(

@@ -1,7 +1,7 @@
 //! The same errors as RFC 9457 has them: `application/problem+json`.
 //!
-//! Promise: a problem is made of the bytes of the envelope, stored or not, and of nothing else. So a
-//! replay is the same problem as the first reply.
+//! Promise: a problem is made of the bytes of the envelope, stored or not, and of nothing else. So
+//! a replay is the same problem as the first reply.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
