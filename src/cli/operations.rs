@@ -342,7 +342,7 @@ async fn refunded_elsewhere(
     };
     match idempotency.run(request, command).await {
         Outcome::Stored { .. } => Ok(true),
-        Outcome::InUse | Outcome::Reused | Outcome::Unfinished => Ok(false),
+        Outcome::InUse { .. } | Outcome::Reused | Outcome::Unfinished => Ok(false),
         Outcome::Failed(failure) => Err(not_resolved(failure).into()),
     }
 }

@@ -5,7 +5,7 @@
 //! working within [`charge_once_postgres::api_keys::REMEMBERED_FOR`], and so does a key of a test
 //! account that has ended.
 
-use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use charge_once_postgres::api_keys::{
@@ -178,8 +178,8 @@ impl ApiKeys {
     ) -> Result<Option<usize>, HttpError> {
         let found = self.pages.find(asked, client, until).await;
         let found = found.map_err(|refusal| {
-            if matches!(refusal, Refusal::TooMany) {
-                too_many_guesses()
+            if let Refusal::TooMany(wait) = refusal {
+                too_many_guesses(wait)
             } else {
                 refused(refusal, "")
             }
@@ -189,25 +189,24 @@ impl ApiKeys {
 
     /// Counts the request of a client for a page that isn't there, or refuses it.
     pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        match self.pages.may_guess(client) {
-            true => Ok(()),
-            false => Err(too_many_guesses()),
-        }
+        self.pages.may_guess(client).map_err(too_many_guesses)
     }
 
     /// Counts a request of `account`, or refuses it.
     pub fn check_rate(&self, account: AccountId) -> Result<(), HttpError> {
-        if self.rate_limit.has_room(account) {
-            return Ok(());
-        }
-        Err(ApiError::explained(ErrorCode::RateLimited).into())
+        let checked = self.rate_limit.check(account);
+        checked.map_err(|wait| limited(ApiError::explained(ErrorCode::RateLimited), wait))
     }
 }
 
-fn too_many_guesses() -> HttpError {
+fn limited(error: ApiError, wait: Duration) -> HttpError {
+    HttpError::from(error).after(Some(wait))
+}
+
+fn too_many_guesses(wait: Duration) -> HttpError {
     let message = "Too many requests for pages that don't exist came from this address. Retry after \
                    Retry-After.";
-    ApiError::new(ErrorCode::RateLimited, message).into()
+    limited(ApiError::new(ErrorCode::RateLimited, message), wait)
 }
 
 fn authorization(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -247,12 +246,12 @@ fn refused(refusal: Refusal<Failure>, key: &str) -> HttpError {
         )
         .into(),
         Refusal::Invalid => ApiError::explained(ErrorCode::ApiKeyInvalid).into(),
-        Refusal::TooMany => ApiError::new(
-            ErrorCode::RateLimited,
-            "Too many requests with an API key that no account is known to have came from this address. Check the \
-             key, and retry after Retry-After. Nothing was done.",
-        )
-        .into(),
+        Refusal::TooMany(wait) => {
+            let message = "Too many requests with an API key that no account is known to have came \
+                           from this address. Check the key, and retry after Retry-After. Nothing \
+                           was done.";
+            limited(ApiError::new(ErrorCode::RateLimited, message), wait)
+        }
         Refusal::TooSlow => HttpError::failed_without_key(Failure::unavailable(
             "the look-up of an API key or a page takes too long",
         )),

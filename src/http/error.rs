@@ -2,6 +2,8 @@
 //!
 //! Promise: every one is the envelope with the headers that tell a client what to do next.
 
+use std::time::Duration;
+
 use actix_web::{
     HttpResponse, ResponseError,
     http::{StatusCode, header},
@@ -9,17 +11,12 @@ use actix_web::{
 
 use crate::{
     domain::ids::ObjectId,
-    idempotency::{Failure, FailureKind},
+    idempotency::{Failure, FailureKind, retry_after_seconds},
     wire::{
         dialect::Dialect,
         error::{ApiError, ErrorCode},
     },
 };
-
-/// Seconds until a retry makes sense, for a key in flight and for a service in trouble: long
-/// enough not to be a storm, short enough not to be noticed. Every rate limit lets at least one
-/// request through in a second.
-const RETRY_AFTER_SECONDS: &str = "1";
 
 /// The header by which a client asks for a fault, and which marks the reply that it gets.
 pub(super) const FAULT: &str = "fault";
@@ -44,6 +41,8 @@ pub struct HttpError {
     error: Box<ApiError>,
     allow: Option<&'static str>,
     should_retry: bool,
+    /// How long what is in the way lasts, if it is known.
+    pub(super) retry_after: Option<Duration>,
     /// Where a client asked for the error.
     fault: Option<&'static str>,
 }
@@ -76,6 +75,13 @@ impl HttpError {
     /// Rows, or a key, that another request holds.
     pub fn is_busy(&self) -> bool {
         self.error.code == ErrorCode::ResourceBusy
+    }
+
+    /// The same error, which says when a retry makes sense, if that is known.
+    #[must_use]
+    pub fn after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
     }
 
     /// The same error, marked as one that the client asked for.
@@ -139,6 +145,7 @@ impl From<ApiError> for HttpError {
             should_retry: error.code.should_retry(),
             error: Box::new(error),
             allow: None,
+            retry_after: None,
             fault: None,
         }
     }
@@ -160,7 +167,8 @@ impl ResponseError for HttpError {
             code,
             ErrorCode::IdempotencyKeyInUse | ErrorCode::RateLimited | ErrorCode::ServiceUnavailable
         ) {
-            response.insert_header((header::RETRY_AFTER, RETRY_AFTER_SECONDS));
+            let seconds = retry_after_seconds(self.retry_after);
+            response.insert_header((header::RETRY_AFTER, seconds));
         }
         if let Some(fault) = self.fault {
             response.insert_header((FAULT, fault));

@@ -13,6 +13,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder, exa
 
 use super::{
     error::HttpError,
+    problems::PROBLEM,
     reply_headers::{HEADERS, add_common, add_stored},
 };
 use crate::wire::{
@@ -193,10 +194,13 @@ fn describe(codes: &[ErrorCode]) -> Response {
         .schema(Some(Ref::from_schema_name("Error")))
         .examples_from_iter(examples)
         .build();
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
+    let problem = problem.build();
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
     let mut response = ResponseBuilder::new()
         .description(names.join(", "))
         .content("application/json", content)
+        .content(PROBLEM, problem)
         .build();
     for code in codes {
         let rendered = HttpError::from(ApiError::explained(*code)).error_response();

@@ -182,7 +182,10 @@ pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest
     })
     .await;
     match ended {
-        Err(error) if error.is_busy() => Err(in_flight(&app, account, key).await),
+        Err(error) if error.is_busy() => {
+            let why = in_flight(&app, account, key).await;
+            Err(why.after(error.retry_after))
+        }
         ended => ended,
     }
 }

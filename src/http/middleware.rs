@@ -1,7 +1,8 @@
 //! The middleware around all others: what holds for every reply, the framework's own included.
 //!
-//! Promise: every reply carries a fresh `Request-Id` and the protective headers, every error is the
-//! envelope, a panic included, and mutating requests get their key and preferences echoed.
+//! Promise: every reply carries a fresh `Request-Id` and the protective headers, every error is in
+//! the form that the client prefers, a panic included, and mutating requests get their key and
+//! preferences echoed.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -26,6 +27,7 @@ use uuid::Uuid;
 use super::{
     app::App,
     error::HttpError,
+    problems::Accepted,
     reply_headers::{EXPIRES, REPLAYED},
     request_log,
 };
@@ -75,18 +77,19 @@ pub async fn outermost<B: MessageBody + 'static>(
     let entry = request_log::begin(&request, request_id);
     let method = known(request.method());
     let mut echoes = echoes(request.method(), request.headers());
+    let accepted = Accepted::of(&request);
 
     // The request moves on and is gone if something panics, so the reply to a panic is an error,
     // which the server renders by itself.
     let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().await;
-    let mut response = match outcome {
+    let response = match outcome {
         Ok(Ok(response)) => response.map_into_boxed_body(),
         Ok(Err(error)) => {
             if let Some(observation) = observation {
                 let status = error.as_response_error().status_code().as_u16();
                 observation.answered(status, LoggedOutcome::of(method, status).as_str());
             }
-            return Err(stamped(error, request_id, echoes));
+            return Err(stamped(error, &accepted, request_id, echoes).await);
         }
         Err(_) => {
             if let Some(entry) = entry {
@@ -97,7 +100,7 @@ pub async fn outermost<B: MessageBody + 'static>(
                 observation.answered(500, LoggedOutcome::Failed.as_str());
             }
             let error = HttpError::failed(FailureKind::Internal).into();
-            return Err(stamped(error, request_id, echoes));
+            return Err(stamped(error, &accepted, request_id, echoes).await);
         }
     };
     let outcome = request_log::outcome_of(method, response.response());
@@ -123,12 +126,19 @@ pub async fn outermost<B: MessageBody + 'static>(
     {
         honored(&mut echoes, &format!("{RETAIN}={}", retention.as_secs()));
     }
+    let (request, response) = response.into_parts();
+    let mut response = accepted.form(response).await;
     stamp(response.headers_mut(), request_id, echoes);
-    Ok(response)
+    Ok(ServiceResponse::new(request, response))
 }
 
-fn stamped(error: Error, request_id: RequestId, echoes: Vec<(HeaderName, HeaderValue)>) -> Error {
-    let mut response = error.error_response();
+async fn stamped(
+    error: Error,
+    accepted: &Accepted,
+    request_id: RequestId,
+    echoes: Vec<(HeaderName, HeaderValue)>,
+) -> Error {
+    let mut response = accepted.form(error.error_response()).await;
     stamp(response.headers_mut(), request_id, echoes);
     actix_web::error::InternalError::from_response(error, response).into()
 }

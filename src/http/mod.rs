@@ -30,6 +30,7 @@ pub mod payment_intents;
 pub mod payment_methods;
 pub mod policy;
 mod prelude;
+mod problems;
 pub mod reads;
 pub mod refunds;
 pub mod reply;

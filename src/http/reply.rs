@@ -105,7 +105,7 @@ fn may_have_written(outcome: &Outcome) -> bool {
             ..
         } => !replayed || *taken_over,
         Outcome::Failed(_) => true,
-        Outcome::Reused | Outcome::InUse | Outcome::Unfinished => false,
+        Outcome::Reused | Outcome::InUse { .. } | Outcome::Unfinished => false,
     }
 }
 
@@ -115,7 +115,7 @@ fn is_executed(outcome: &Outcome) -> bool {
         Outcome::Stored {
             record, replayed, ..
         } => !replayed && record.reply.status < 300,
-        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
+        Outcome::Reused | Outcome::InUse { .. } | Outcome::Unfinished | Outcome::Failed(_) => false,
     }
 }
 
@@ -135,7 +135,7 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> HttpResult {
             Ok(reply)
         }
         Outcome::Reused => Err(HttpError::key_reused(dialect)),
-        Outcome::InUse => Err(HttpError::key_in_use()),
+        Outcome::InUse { retry_after } => Err(HttpError::key_in_use().after(retry_after)),
         // Left in flight by a process that asked a processor across a network. This one doesn't.
         Outcome::Unfinished => Err(HttpError::failed_without_key(Failure::unsupported(
             format!(
@@ -143,7 +143,7 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> HttpResult {
              `charge-once operations list`"
             ),
         ))),
-        Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
+        Outcome::Failed(failure) => Err(HttpError::failed(failure.kind).after(failure.retry_after)),
     }
 }
 

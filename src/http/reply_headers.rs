@@ -72,7 +72,10 @@ pub(super) const HEADERS: &[ReplyHeader] = &[
         name: "Retry-After",
         always: false,
         about: "Seconds until a retry makes sense.",
-        schema: |schema| schema.schema_type(Type::Integer).minimum(Some(0)),
+        schema: |schema| {
+            let seconds = schema.schema_type(Type::Integer);
+            seconds.minimum(Some(1)).maximum(Some(60))
+        },
     },
     ReplyHeader {
         name: "Fault",

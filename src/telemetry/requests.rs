@@ -76,7 +76,7 @@ impl OutcomeLabel {
                 }
             }
             Outcome::Reused => Self::Reused,
-            Outcome::InUse => Self::InUse,
+            Outcome::InUse { .. } => Self::InUse,
             Outcome::Failed(failure) if !failure.is_unknown => Self::Failed,
             // A processor across a network may have been asked before this process was started
             // without it.

@@ -27,6 +27,7 @@ pub mod payment_intents;
 pub mod payment_methods;
 pub mod people;
 mod prelude;
+pub mod problem;
 pub mod refunds;
 pub mod report;
 pub mod setup_intents;

@@ -186,7 +186,9 @@ impl CheckoutSteps {
         match outcome {
             // Its outcome is in the checkout's table.
             Outcome::Stored { .. } => Ok(()),
-            Outcome::InUse => Err(Failure::unavailable(what("another process runs this step"))),
+            Outcome::InUse { .. } => {
+                Err(Failure::unavailable(what("another process runs this step")))
+            }
             Outcome::Unfinished => Err(Failure::unsupported(what(&format!(
                 "it was begun with a processor across a network, and {NO_PROCESSOR}"
             )))),

@@ -46,9 +46,13 @@ impl Command for AbandonKey {
                 Ok((self.show)(key, (&*record).into())?)
             }
             Abandoned::Remembered(remembered) => Err(Rejection::Refused(expired_key(&remembered))),
-            Abandoned::Unfinished { .. } => {
+            Abandoned::Unfinished { continued_in, .. } => {
                 let cause = "a request with the key that is to be given up is at work";
-                Err(Failure::busy(cause).into())
+                let busy = Failure {
+                    retry_after: continued_in,
+                    ..Failure::busy(cause)
+                };
+                Err(busy.into())
             }
         }
     }

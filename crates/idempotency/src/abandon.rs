@@ -3,14 +3,14 @@
 //! Promise: of a request and of the one that gives up its key, one wins, by the unique index. What
 //! was executed is told, and nothing is undone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::PgConnection;
 
 use crate::{
     Failure, Fingerprint, Idempotency, Record, Rejection, Remembered, Reply, Request, RunAgain,
     claim::{self, Claim},
-    inspect::keys_in_doubt,
+    inspect::leases_of,
     reply::save,
 };
 
@@ -29,6 +29,8 @@ pub enum Abandoned {
     Unfinished {
         /// It may have been executed, and its answer is not known.
         in_doubt: bool,
+        /// How long until a reconciler continues it.
+        continued_in: Option<Duration>,
     },
 }
 
@@ -60,9 +62,12 @@ impl Idempotency {
             Claim::Completed(record) => Ok(Abandoned::Completed(record)),
             Claim::Unfinished(_) => {
                 let keys = [request.key.as_str().to_owned()];
-                let in_doubt = keys_in_doubt(tx, request.account_id, &keys).await?;
-                let in_doubt = !in_doubt.is_empty();
-                Ok(Abandoned::Unfinished { in_doubt })
+                let leases = leases_of(tx, request.account_id, &keys).await?;
+                let lease = leases.first();
+                Ok(Abandoned::Unfinished {
+                    in_doubt: lease.is_some_and(|lease| lease.in_doubt),
+                    continued_in: lease.map(|lease| lease.continued_in),
+                })
             }
             // Swept in between, or locked: the statement has failed, and the transaction with it.
             Claim::HeldElsewhere | Claim::Vanished => Err(Failure {

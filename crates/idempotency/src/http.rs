@@ -4,7 +4,7 @@
 //! Promise: a stored outcome is rendered from its record alone, so that a replay is the first
 //! answer with one header more.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::{
@@ -16,11 +16,8 @@ use uuid::Uuid;
 
 use crate::{
     Failure, FailureKind, FingerprintInput, IdempotencyKey, KeyError, Outcome, Parameters, Record,
-    Rejection, Reply, Request,
+    Rejection, Reply, Request, retry_after_seconds,
 };
-
-/// In seconds: most requests end sooner.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// What the keys begin with that a server makes.
 const ASSIGNED: &str = "assigned-";
@@ -216,19 +213,16 @@ impl From<Outcome> for Response<Vec<u8>> {
                 record, replayed, ..
             } => stored(&record, replayed).unwrap_or_else(|error| {
                 tracing::error!(%error, "a stored reply is none in HTTP");
-                failed(FailureKind::Internal)
+                failed(FailureKind::Internal, None)
             }),
             Outcome::Reused => error(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 "The key belongs to another request.",
             ),
-            Outcome::InUse | Outcome::Unfinished => retryable(error(
-                StatusCode::CONFLICT,
-                "idempotency_key_in_use",
-                "The first request with this key has not ended. Retry with the same key.",
-            )),
-            Outcome::Failed(failure) => failed(failure.kind),
+            Outcome::InUse { retry_after } => in_use(retry_after),
+            Outcome::Unfinished => in_use(None),
+            Outcome::Failed(failure) => failed(failure.kind, failure.retry_after),
         }
     }
 }
@@ -262,12 +256,21 @@ pub(crate) fn head(reply: &Reply) -> http::response::Builder {
     })
 }
 
-pub(crate) fn failed(kind: FailureKind) -> Response<Vec<u8>> {
+fn in_use(wait: Option<Duration>) -> Response<Vec<u8>> {
+    let message = "The first request with this key has not ended. Retry with the same key.";
+    let in_use = error(StatusCode::CONFLICT, "idempotency_key_in_use", message);
+    retryable(in_use, wait)
+}
+
+pub(crate) fn failed(kind: FailureKind, wait: Option<Duration>) -> Response<Vec<u8>> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     match kind {
-        FailureKind::Busy => retryable(error(StatusCode::CONFLICT, "resource_busy", NO_OUTCOME)),
+        FailureKind::Busy => {
+            let busy = error(StatusCode::CONFLICT, "resource_busy", NO_OUTCOME);
+            retryable(busy, wait)
+        }
         FailureKind::Unavailable => {
-            retryable(error(unavailable, "service_unavailable", NO_OUTCOME))
+            retryable(error(unavailable, "service_unavailable", NO_OUTCOME), wait)
         }
         // However long a client waits, this process is not set up for the work.
         FailureKind::Unsupported => error(unavailable, "service_unavailable", NO_OUTCOME),
@@ -289,9 +292,9 @@ pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<V
     response
 }
 
-fn retryable(mut response: Response<Vec<u8>>) -> Response<Vec<u8>> {
+fn retryable(mut response: Response<Vec<u8>>, wait: Option<Duration>) -> Response<Vec<u8>> {
     let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    headers.insert(header::RETRY_AFTER, retry_after_seconds(wait).into());
     response
 }
 
@@ -370,26 +373,41 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_status_and_says_whether_waiting_helps() {
+        let retry_after = Some(Duration::from_millis(2_001));
+        let busy = Failure {
+            retry_after,
+            ..Failure::busy("")
+        };
         let [busy, unavailable, unsupported, internal] = [
-            Failure::busy(""),
+            busy,
             Failure::unavailable(""),
             Failure::unsupported(""),
             Failure::internal("secret"),
         ]
         .map(Outcome::Failed);
+        let leased = Outcome::InUse { retry_after };
         for (outcome, status, code, waits) in [
-            (Outcome::Reused, 422, "idempotency_key_reused", false),
-            (Outcome::InUse, 409, "idempotency_key_in_use", true),
-            (Outcome::Unfinished, 409, "idempotency_key_in_use", true),
-            (busy, 409, "resource_busy", true),
-            (unavailable, 503, "service_unavailable", true),
-            (unsupported, 503, "service_unavailable", false),
-            (internal, 500, "internal_error", false),
+            (Outcome::Reused, 422, "idempotency_key_reused", None),
+            (Outcome::IN_USE, 409, "idempotency_key_in_use", Some("1")),
+            (leased, 409, "idempotency_key_in_use", Some("3")),
+            (
+                Outcome::Unfinished,
+                409,
+                "idempotency_key_in_use",
+                Some("1"),
+            ),
+            (busy, 409, "resource_busy", Some("3")),
+            (unavailable, 503, "service_unavailable", Some("1")),
+            (unsupported, 503, "service_unavailable", None),
+            (internal, 500, "internal_error", None),
         ] {
             let response = Response::from(outcome);
             assert_eq!(response.status(), status);
             let headers = response.headers();
-            assert_eq!(headers.contains_key("retry-after"), waits, "{code}");
+            let told = headers
+                .get("retry-after")
+                .map(|value| value.to_str().unwrap());
+            assert_eq!(told, waits, "{code}");
             assert_eq!(headers.get("content-type").unwrap(), "application/json");
             let body: Value = serde_json::from_slice(response.body()).unwrap();
             assert_eq!(body.pointer("/error/code").unwrap(), code);

@@ -187,7 +187,7 @@ impl Follower {
                 !matches!(progress, Progress::Claiming)
             });
             if !claimed.await {
-                return Followed::Answered(Outcome::InUse);
+                return Followed::Answered(Outcome::IN_USE);
             }
         }
         let tells = move |progress: &Progress| match progress {
@@ -196,24 +196,24 @@ impl Follower {
             Progress::Claiming | Progress::Executing => false,
         };
         if !self.wait_for(patience, tells).await {
-            return Followed::Answered(Outcome::InUse);
+            return Followed::Answered(Outcome::IN_USE);
         }
         let progress = self.progress.borrow().clone();
         Followed::Answered(match progress {
-            Progress::Done(Outcome::InUse) => {
+            Progress::Done(in_use @ Outcome::InUse { .. }) => {
                 // A thousand that begin again at once would ask without a pause.
                 let again = Instant::now() + jittered(RECLAIM_PAUSE);
                 if again < patience && sleep(again, &mut self.stopping).await {
                     return Followed::BeginAgain { is_in_use: true };
                 }
-                Outcome::InUse
+                in_use
             }
             Progress::Done(conclusion) => match self.judge(conclusion) {
                 Some(outcome) => outcome,
                 None => return Followed::BeginAgain { is_in_use: false },
             },
             Progress::Recorded if !same_request => Outcome::Reused,
-            Progress::Claiming | Progress::Executing | Progress::Recorded => Outcome::InUse,
+            Progress::Claiming | Progress::Executing | Progress::Recorded => Outcome::IN_USE,
         })
     }
 
@@ -231,7 +231,7 @@ impl Follower {
             Outcome::Unfinished => Some(conclusion),
             Outcome::Reused | Outcome::Failed(_) if self.same_request => Some(conclusion),
             // What went wrong for the leader's request says nothing about a different one.
-            Outcome::Reused | Outcome::Failed(_) | Outcome::InUse => None,
+            Outcome::Reused | Outcome::Failed(_) | Outcome::InUse { .. } => None,
         }
     }
 
@@ -302,7 +302,7 @@ pub(crate) mod tests {
         let Place::Follower(follower) = in_flight.join(&request(1, "/")) else {
             panic!("it leads");
         };
-        leader.conclude(Outcome::InUse);
+        leader.conclude(Outcome::IN_USE);
         let (began, long) = (Instant::now(), Instant::now() + RECLAIM_PAUSE * 600);
         let mut following = std::pin::pin!(follower.follow(long, long));
         let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut following).await;

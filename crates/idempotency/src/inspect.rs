@@ -3,7 +3,7 @@
 //! Promise: looking changes nothing. An answer describes one moment: "nothing finished now" never
 //! means that the operation may be sent under a new key; only a retry is safe.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -142,33 +142,48 @@ impl From<&Record> for KnownRequest {
     }
 }
 
-/// Which of these keys are in doubt. Takes no lock.
+/// What the lease says of a key in flight.
+#[allow(dead_code, reason = "add-ons make it, and read it")]
+pub(crate) struct KeyLease {
+    pub(crate) key: String,
+    pub(crate) in_doubt: bool,
+    /// How long until a reconciler continues the request.
+    pub(crate) continued_in: Duration,
+}
+
+/// The leases of those of these keys that have one. Takes no lock.
 #[cfg(feature = "phases")]
-pub(crate) async fn keys_in_doubt(
+pub(crate) async fn leases_of(
     connection: &mut PgConnection,
     account_id: Uuid,
     keys: &[String],
-) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar!(
-        "
-        SELECT key
+) -> Result<Vec<KeyLease>, sqlx::Error> {
+    let leases = sqlx::query!(
+        r#"
+        SELECT key, in_doubt, extract(epoch FROM recover_after - now())::float8 AS "seconds!"
           FROM idempotency_leases
-         WHERE account_id = $1 AND key = ANY ($2) AND in_doubt
-        ",
+         WHERE account_id = $1 AND key = ANY ($2)
+        "#,
         account_id,
         keys,
     )
     .fetch_all(connection)
-    .await
+    .await?;
+    let leases = leases.into_iter().map(|lease| KeyLease {
+        key: lease.key,
+        in_doubt: lease.in_doubt,
+        continued_in: crate::phases::lease::wait(lease.seconds),
+    });
+    Ok(leases.collect())
 }
 
-/// Only an effect outside the database can be in doubt.
+/// Only an effect outside the database takes several transactions.
 #[cfg(not(feature = "phases"))]
-pub(crate) async fn keys_in_doubt(
+pub(crate) async fn leases_of(
     _: &mut PgConnection,
     _: Uuid,
     _: &[String],
-) -> Result<Vec<String>, sqlx::Error> {
+) -> Result<Vec<KeyLease>, sqlx::Error> {
     Ok(Vec::new())
 }
 
@@ -293,8 +308,8 @@ impl Idempotency {
         let in_doubt = match &found {
             Claim::Unfinished(_) => {
                 let key = [probe.key.as_str().to_owned()];
-                let in_doubt = keys_in_doubt(&mut tx, probe.account_id, &key).await?;
-                !in_doubt.is_empty()
+                let leases = leases_of(&mut tx, probe.account_id, &key).await?;
+                leases.iter().any(|lease| lease.in_doubt)
             }
             Claim::Completed(_)
             | Claim::HeldElsewhere
@@ -310,8 +325,6 @@ impl Idempotency {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-    use std::time::Duration;
 
     use super::*;
     use crate::{

@@ -78,7 +78,7 @@ pub use key::{IdempotencyKey, KEY_MAX_BYTES, KEY_MISTAKES, KeyError};
 pub use memory::{Memory, Remembered};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
-pub use request::{Outcome, Request, Settings};
+pub use request::{Outcome, Request, Settings, retry_after_seconds};
 pub use seal::{Cipher, Seal, sealed_key};
 
 pub use acknowledged::acknowledged;
@@ -273,7 +273,7 @@ impl Idempotency {
             };
             let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
-            let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
+            let waits = goes_on && matches!(ended, Outcome::InUse { .. }) && again < patience;
             let seat = || self.pool.admit.follow(request.account_id);
             let seat = waits.then(seat).flatten();
             if seat.is_none() || !self.in_flight.pause(again).await {

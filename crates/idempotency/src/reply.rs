@@ -3,7 +3,7 @@
 //! Promise: a [`Record`] is all that a reply is rendered from, the first time and every time after,
 //! so a replay can't differ from the original.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -117,6 +117,8 @@ pub struct Failure {
     pub run_again: RunAgain,
     /// Whether the request may have been executed all the same.
     pub is_unknown: bool,
+    /// How long what is in the way lasts, where that is known.
+    pub retry_after: Option<Duration>,
 }
 
 /// Whether a transaction that failed may succeed if it runs again. All that it did is undone.
@@ -216,6 +218,7 @@ impl Failure {
             cause: cause.to_string().into(),
             run_again: RunAgain::Never,
             is_unknown: false,
+            retry_after: None,
         }
     }
 }

@@ -88,16 +88,22 @@ pub enum Outcome {
     /// The key belongs to another request.
     Reused,
     /// The first request with this key hasn't finished.
-    InUse,
+    InUse {
+        /// How long until another process may continue it, where its lease was read.
+        retry_after: Option<Duration>,
+    },
     /// The key's record is this request's, and is committed without an outcome. An add-on left it
     /// that way and has to complete it. With the core alone there are no such records: answer as
-    /// for [`Outcome::InUse`].
+    /// for [`Outcome::IN_USE`].
     Unfinished,
     /// Not executed, or not known to be: the same key is the only safe retry.
     Failed(Failure),
 }
 
 impl Outcome {
+    /// In use, and it isn't known for how long.
+    pub const IN_USE: Self = Self::InUse { retry_after: None };
+
     pub(crate) fn replay(record: Arc<Record>) -> Self {
         Self::Stored {
             record,
@@ -105,6 +111,20 @@ impl Outcome {
             taken_over: false,
         }
     }
+}
+
+/// The longest that a client is told to wait, in seconds: what it waits for may end sooner.
+const RETRY_AFTER_MAX: u64 = 60;
+
+/// The value of `Retry-After` for what is waited for: whole seconds, rounded up, from 1 to 60. What
+/// it isn't known of, such as a transaction at work, mostly ends within one.
+#[must_use]
+pub fn retry_after_seconds(wait: Option<Duration>) -> u64 {
+    let wait = wait.unwrap_or_default();
+    let begun = u64::from(wait.subsec_nanos() > 0);
+    wait.as_secs()
+        .saturating_add(begun)
+        .clamp(1, RETRY_AFTER_MAX)
 }
 
 /// What an application may choose. How long a request waits for a connection follows from the pool,
@@ -129,5 +149,27 @@ impl Default for Settings {
             database_deadline: Duration::from_secs(5),
             memory: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_in_whole_seconds_that_are_not_too_few() {
+        for (milliseconds, seconds) in [
+            (0, 1),
+            (1, 1),
+            (1_000, 1),
+            (1_001, 2),
+            (59_000, 59),
+            (u64::MAX, RETRY_AFTER_MAX),
+        ] {
+            let wait = Duration::from_millis(milliseconds);
+            assert_eq!(retry_after_seconds(Some(wait)), seconds, "{wait:?}");
+        }
+        assert_eq!(retry_after_seconds(None), 1);
+        assert_eq!(retry_after_seconds(Some(Duration::MAX)), RETRY_AFTER_MAX);
     }
 }

@@ -97,7 +97,7 @@ impl Idempotency {
                         return outcome;
                     }
                     Ok(None) if attempts_left == 0 => {
-                        return Verdict::Answered(Outcome::InUse);
+                        return Verdict::Answered(Outcome::IN_USE);
                     }
                     Ok(None) => None,
                     Err(failure) => match failure.run_again {
@@ -274,7 +274,7 @@ fn answer(request: &Request, claimed: Claim) -> Result<Option<Outcome>, Failure>
         Claim::Completed(record) => compare(request, record)?,
         Claim::Unfinished(record) if record.is_of(request)? => Outcome::Unfinished,
         Claim::Unfinished(_) => Outcome::Reused,
-        Claim::HeldElsewhere => Outcome::InUse,
+        Claim::HeldElsewhere => Outcome::IN_USE,
         Claim::Mine | Claim::Remembered(_) | Claim::Vanished => return Ok(None),
     }))
 }

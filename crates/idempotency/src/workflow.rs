@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest, acknowledged::commit,
-    inspect::keys_in_doubt, seal::SEALED,
+    inspect::leases_of, seal::SEALED,
 };
 
 /// Everything that is read of a workflow is of one moment.
@@ -236,9 +236,10 @@ async fn committed(
     let unfinished = steps.iter().filter(|step| step.request.outcome.is_none());
     let unfinished: Vec<_> = unfinished.map(|step| step.key.clone()).collect();
     if !unfinished.is_empty() {
-        let in_doubt = keys_in_doubt(tx, account_id, &unfinished).await?;
+        let leases = leases_of(tx, account_id, &unfinished).await?;
         for step in &mut steps {
-            step.request.in_doubt = in_doubt.contains(&step.key);
+            let mut leases = leases.iter();
+            step.request.in_doubt = leases.any(|lease| lease.in_doubt && lease.key == step.key);
         }
     }
     Ok(steps)

@@ -415,7 +415,7 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(pool: PgPool) {
     world.send(mallory, "held", How::Books);
     world.send(alice, "free", How::Books);
     let mut ended = world.open(2).await;
-    assert!(matches!(ended.take(mallory, "held"), Outcome::InUse));
+    assert!(matches!(ended.take(mallory, "held"), Outcome::InUse { .. }));
     made(ended.take(alice, "free"));
     elsewhere.rollback().await.unwrap();
     made(book(&ended.batches, mallory, "held", "held").await);
@@ -555,7 +555,7 @@ async fn without_connections_of_their_own_batches_are_of_one_request(pool: PgPoo
     made(run("one", "again", How::Books).await);
     let elsewhere = hold(&pool, ACCOUNT, &["held"]).await;
     let held = run("held", "held", How::Books).await;
-    assert!(matches!(held, Outcome::InUse), "{held:?}");
+    assert!(matches!(held, Outcome::InUse { .. }), "{held:?}");
     elsewhere.rollback().await.unwrap();
     stored(run("held", "held", How::Books).await);
     assert_eq!(count(&pool, BOOKINGS).await, 3);

@@ -443,7 +443,10 @@ async fn a_holder_that_has_lost_its_lease_writes_nothing(pool: PgPool) {
     };
     let world = World::new(pool, courier).await;
     let sent = world.send(&["1"]).await;
-    assert!(matches!(sent.as_slice(), [Outcome::InUse]), "{sent:?}");
+    assert!(
+        matches!(sent.as_slice(), [Outcome::InUse { .. }]),
+        "{sent:?}"
+    );
     let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)
                           + (SELECT count(*) FROM depots WHERE handed_out > 0)";
     assert_eq!(count(&world.batching.pool, written).await, 0);

@@ -57,6 +57,7 @@ use crate::{
             PaymentMethodView, RadarOptionsParams,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
+        problem::Problem,
         source::{CardParams, SourceParam, TestToken},
         webhook_endpoints::EnabledEvent,
     },
@@ -128,7 +129,7 @@ use crate::{
         Expandable<PaymentIntentView>, Expandable<PaymentMethodView>, InvoiceSettingsParams,
         ItemParams, ItemWithSkuParams, Locale, MandateDataParams, MetadataParam, MethodCard,
         OnlineAcceptanceParams, ParcelParams, PaymentIntentView, PaymentMethodDataParams,
-        PaymentMethodOptionsParams, RadarOptionsParams,
+        PaymentMethodOptionsParams, Problem, RadarOptionsParams,
         ShippingParams, SourceParam, TestToken,
     )),
     tags(

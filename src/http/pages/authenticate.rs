@@ -345,7 +345,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
 fn answered(intent: HolderIntent, outcome: Outcome) -> Result<HttpResponse, HttpError> {
     match outcome {
         Outcome::Stored { record, .. } => Ok(land(intent, &record)),
-        Outcome::InUse => Ok(wait(StatusCode::CONFLICT)),
+        Outcome::InUse { .. } => Ok(wait(StatusCode::CONFLICT)),
         Outcome::Failed(failure) if failure.kind == FailureKind::Busy => {
             Ok(wait(StatusCode::CONFLICT))
         }

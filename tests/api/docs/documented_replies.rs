@@ -10,7 +10,7 @@ fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &
         .collect();
     // HTTP's own, and those that every reply has, for browsers and caches.
     let undocumented = "content-type content-length date connection cache-control \
-                        content-security-policy referrer-policy x-content-type-options";
+                        content-security-policy referrer-policy vary x-content-type-options";
     for name in answer.headers.keys().map(|name| name.as_str()) {
         let is_known =
             documented.contains_key(name) || undocumented.split(' ').any(|it| it == name);
@@ -27,6 +27,10 @@ fn assert_is_documented(document: &Value, responses: &Value, answer: &Answer) {
     let documented = resolve(document, &responses[answer.status.as_str()]);
     assert!(documented.is_object(), "not documented: {answer:?}");
     if !answer.status.is_success() {
+        for (form, schema) in [(JSON, "Error"), ("application/problem+json", "Problem")] {
+            let schema = format!("#/components/schemas/{schema}");
+            assert_eq!(documented["content"][form]["schema"]["$ref"], schema);
+        }
         let description = documented["description"].as_str().unwrap();
         let is_known = description.split(", ").any(|known| known == answer.code());
         assert!(is_known, "not in {description}: {answer:?}");

@@ -12,6 +12,7 @@ mod not_offered;
 mod openapi_document;
 mod pages;
 mod pipelining;
+mod problems;
 mod protective_headers;
 mod rate_limit;
 mod requests;

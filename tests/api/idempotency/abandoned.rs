@@ -156,8 +156,13 @@ async fn what_may_have_been_executed_is_not_given_up() {
         .set_fault(json!({"fault": "drop_after"}))
         .await;
     assert_eq!(world.client().charge("key-1").await.status, 503);
+    let later = "UPDATE idempotency_leases SET recover_after = now() + interval '40 seconds'";
+    world.database.execute(later).await;
     let told = abandon(&world.client(), "key-1", "own-1").await;
     assert_eq!(error(&told), (409, "idempotency_key_in_use".into()));
+    // When the server asks for the outcome again.
+    let seconds: u64 = told.header("retry-after").unwrap().parse().unwrap();
+    assert!((35..=40).contains(&seconds), "{seconds}");
     assert!(
         message(&told).contains("may have been executed"),
         "{told:?}"

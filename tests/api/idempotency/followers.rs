@@ -152,8 +152,8 @@ async fn a_follower_with_time_left_starts_over_when_its_leader_met_another_repli
     let leader = start(&here, request("A", Duration::ZERO), &retried);
     let hasty = start(&here, request("A", Duration::ZERO), &retried);
     let mut patient = start(&here, request("A", LONG), &retried);
-    assert!(matches!(leader.await, Outcome::InUse));
-    assert!(matches!(hasty.await, Outcome::InUse));
+    assert!(matches!(leader.await, Outcome::InUse { .. }));
+    assert!(matches!(hasty.await, Outcome::InUse { .. }));
     let has_answered = (&mut patient).now_or_never();
     assert!(has_answered.is_none(), "it shared its leader's 409");
     work.finish();
@@ -187,7 +187,10 @@ async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_u
     let leader = start_leader(&replica, &work).await;
     let followers = start_followers(&replica, &work);
     let one_more = replica.run(request("A", LONG), work.clone());
-    assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
+    assert!(matches!(
+        one_more.now_or_never(),
+        Some(Outcome::InUse { .. })
+    ));
     work.finish();
     all_share(leader, followers).await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
@@ -217,7 +220,10 @@ async fn beyond_a_thousand_a_duplicate_waits_for_the_claim_and_not_for_the_work(
     let followers = start_followers(&replica, &work);
     let one_more = start(&replica, request("A", LONG), &work);
     let one_more = tokio::time::timeout(PATIENCE, one_more).await;
-    assert!(matches!(one_more, Ok(Outcome::InUse)), "{one_more:?}");
+    assert!(
+        matches!(one_more, Ok(Outcome::InUse { .. })),
+        "{one_more:?}"
+    );
     assert_eq!(work.executions(), 1);
     work.finish();
     all_share(leader, followers).await;

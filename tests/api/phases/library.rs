@@ -101,7 +101,7 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
     let other = world.replica();
     let other = other.run(another, Start { refuses: false }).await;
     assert!(matches!(other, Outcome::Reused));
-    assert!(matches!(world.ask().await, Outcome::InUse));
+    assert!(matches!(world.ask().await, Outcome::InUse { .. }));
     let key = request("A", Duration::ZERO).key;
     let inspected = world.idempotency().inspect(Uuid::nil(), key).await.unwrap();
     assert!(matches!(inspected, Inspected::InFlight(Some(_))));
@@ -131,7 +131,7 @@ async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_t
     pause.is_reached().await;
     // The first one may still roll back.
     let early = ask("B", Duration::ZERO).await.unwrap();
-    assert!(matches!(early, Outcome::InUse));
+    assert!(matches!(early, Outcome::InUse { .. }));
     let patient = ask("B", LONG);
     pause.release().await;
     world.network.is_asked(1).await;
@@ -139,7 +139,7 @@ async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_t
     let late = ask("B", Duration::ZERO).await.unwrap();
     assert!(matches!(late, Outcome::Reused));
     let same = ask("A", Duration::ZERO).await.unwrap();
-    assert!(matches!(same, Outcome::InUse));
+    assert!(matches!(same, Outcome::InUse { .. }));
     assert_eq!(world.counts().await, (1, 0, 1), "the first is still out");
     let waiting = ask("A", LONG);
     world.network.answer_now();
@@ -153,7 +153,11 @@ async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
     let world = World::new().await;
     world.network.will(&[Far::CallerDies]);
     assert!(is_failed(&world.ask().await));
-    assert!(matches!(world.ask().await, Outcome::InUse));
+    let Outcome::InUse { retry_after } = world.ask().await else {
+        panic!("nothing holds the key");
+    };
+    let left = retry_after.unwrap();
+    assert!(LEASE.lease / 2 < left && left <= LEASE.lease, "{left:?}");
     world.the_lease_runs_out().await;
     world.answers(201, true).await;
     world.was_asked_under_one_key(2);
@@ -222,7 +226,7 @@ async fn a_holder_of_a_released_key_can_not_complete_what_was_begun_after_it() {
     let second = world.asking(Duration::ZERO);
     world.network.is_asked(2).await;
     first.add_permits(1);
-    assert!(matches!(late.await.unwrap(), Outcome::InUse));
+    assert!(matches!(late.await.unwrap(), Outcome::InUse { .. }));
     assert_eq!(world.counts().await, (1, 0, 1));
     world.network.answer_now();
     assert_eq!(stored(second.await.unwrap()).0.reply.status, 201);

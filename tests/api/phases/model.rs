@@ -295,7 +295,7 @@ impl Subject {
                 }
             }
             Outcome::Reused => Expected::Reused,
-            Outcome::InUse => Expected::InUse,
+            Outcome::InUse { .. } => Expected::InUse,
             Outcome::Failed(_) => Expected::Failed,
             Outcome::Unfinished => panic!("phases judge every row"),
         };

@@ -25,6 +25,31 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
     world.assert_the_ledgers_agree("slow").await;
 }
 
+/// The replica that works on the key knows that it does, and another one knows only the lease.
+#[tokio::test]
+async fn who_meets_a_lease_is_told_how_long_it_lasts() {
+    let world = World::with_patience().await;
+    let replica = start(&world.database, &world.processor);
+    world.set_delay("delay_before").await;
+    let (path, body, _) = world.prepare(Verb::Charge).await;
+    let first = world.client().sending(&path, "key-1", body.clone());
+    world.processor.delays(1).await;
+    let same = world.client().post(&path, "key-1", &body).await;
+    assert_eq!(same.code(), "idempotency_key_in_use");
+    assert_eq!(same.header("retry-after"), Some("1"));
+    for (lease, told) in [("20 seconds", 15..=20), ("2 hours", 60..=60)] {
+        let sql =
+            format!("UPDATE idempotency_leases SET leased_until = now() + interval '{lease}'");
+        world.database.execute(&sql).await;
+        let elsewhere = replica.client.post(&path, "key-1", &body).await;
+        assert_eq!(elsewhere.code(), "idempotency_key_in_use");
+        let seconds: u64 = elsewhere.header("retry-after").unwrap().parse().unwrap();
+        assert!(told.contains(&seconds), "{lease}: {seconds}");
+    }
+    world.processor.reset_faults().await;
+    assert_eq!(first.await.unwrap().status, 201);
+}
+
 #[tokio::test]
 async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
     let world = World::with_patience().await;

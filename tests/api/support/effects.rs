@@ -141,7 +141,7 @@ pub fn failure(outcome: Outcome) -> Failure {
         Outcome::Failed(failure) => failure,
         other @ (Outcome::Stored { .. }
         | Outcome::Reused
-        | Outcome::InUse
+        | Outcome::InUse { .. }
         | Outcome::Unfinished) => {
             panic!("not failed: {other:?}")
         }
@@ -153,7 +153,7 @@ pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
         Outcome::Stored {
             record, replayed, ..
         } => (record, replayed),
-        Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => {
+        Outcome::Reused | Outcome::InUse { .. } | Outcome::Unfinished | Outcome::Failed(_) => {
             panic!("not stored: {outcome:?}")
         }
     }

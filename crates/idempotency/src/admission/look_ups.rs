@@ -155,7 +155,7 @@ fn outcome_of(request: &Request, found: &Found) -> Option<Outcome> {
         }
         // The first request may be at work elsewhere, or in doubt: to say that nothing was executed
         // would be a guess.
-        Found::Unfinished(record) if record.is_of(request).ok()? => Some(Outcome::InUse),
+        Found::Unfinished(record) if record.is_of(request).ok()? => Some(Outcome::IN_USE),
         Found::Unfinished(_) => Some(Outcome::Reused),
         Found::Expired(_) => None,
     }

@@ -163,7 +163,7 @@ impl Admission {
         }
         // It waited for another process, and others took its place meanwhile.
         if was_in_use {
-            return Outcome::InUse;
+            return Outcome::IN_USE;
         }
         self.observer.shed(limit);
         let cause = match limit {
@@ -366,7 +366,7 @@ mod tests {
         let admission = Admission::new(nowhere(4), limits);
         for (ended, is_shed) in [
             (Outcome::Failed(Failure::internal("the first one")), true),
-            (Outcome::InUse, false),
+            (Outcome::IN_USE, false),
         ] {
             let idempotency = Idempotency::new(admission.clone(), Settings::default()).unwrap();
             let [first, second] = ["/first", "/second"].map(|path| Request {
@@ -386,7 +386,8 @@ mod tests {
                 is_shed,
                 "{outcome:?}"
             );
-            assert_eq!(matches!(outcome, Outcome::InUse), !is_shed, "{outcome:?}");
+            let is_in_use = matches!(outcome, Outcome::InUse { .. });
+            assert_eq!(is_in_use, !is_shed, "{outcome:?}");
         }
     }
 

@@ -48,7 +48,10 @@ impl Alone {
     ) -> Outcome {
         let running = self.enter(account, because);
         let conclusion = request.await;
-        running.leave(matches!(conclusion, Outcome::InUse | Outcome::Failed(_)));
+        running.leave(matches!(
+            conclusion,
+            Outcome::InUse { .. } | Outcome::Failed(_)
+        ));
         conclusion
     }
 
@@ -117,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_account_whose_request_is_held_up_runs_alone_for_a_second() {
         let alone = Alone::default();
-        let held_up = async { Outcome::InUse };
+        let held_up = async { Outcome::IN_USE };
         let _ = alone.run(ALICE, RanAlone::AccountHeldUp, held_up).await;
         assert!(alone.holds(ALICE));
         tokio::time::advance(ALONE_FOR).await;

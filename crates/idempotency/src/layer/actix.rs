@@ -278,6 +278,6 @@ impl ResponseError for Failure {
     }
 
     fn error_response(&self) -> HttpResponse<BoxBody> {
-        rendered(failed(self.kind))
+        rendered(failed(self.kind, self.retry_after))
     }
 }

@@ -212,7 +212,7 @@ impl<S: Sync> FromRequestParts<S> for IdempotentTx {
 /// An error of a handler: `?` makes it of an error of sqlx.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let mut response = rendered(failed(self.kind));
+        let mut response = rendered(failed(self.kind, self.retry_after));
         response.extensions_mut().insert(self);
         response
     }

@@ -265,7 +265,7 @@ async fn answer(idempotency: &Idempotency, request: Request, handler: Handler) -
     match (outcome, passed_on) {
         (Outcome::Failed(_), Some(reply)) => {
             let response = head(&reply).body(reply.body);
-            response.unwrap_or_else(|_| failed(FailureKind::Internal))
+            response.unwrap_or_else(|_| failed(FailureKind::Internal, None))
         }
         (outcome, _) => outcome.into(),
     }
@@ -295,11 +295,11 @@ fn take(
             return Err(Box::new(HeaderError::Missing.into()));
         }
         tracing::error!(method, "IdempotentTx is asked for outside the layer");
-        return Err(Box::new(failed(FailureKind::Internal)));
+        return Err(Box::new(failed(FailureKind::Internal, None)));
     };
     home.take().ok_or_else(|| {
         tracing::error!(method, "IdempotentTx is asked for twice, or too late");
-        Box::new(failed(FailureKind::Internal))
+        Box::new(failed(FailureKind::Internal, None))
     })
 }
 

@@ -3,9 +3,12 @@
 //!
 //! Promise: a request whose operation was lost to another process never begins a second one.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -28,8 +31,8 @@ const ROUNDS_MAX: u32 = 3;
 enum TakeOver<O> {
     /// Its lease was over, and is this request's now.
     Taken(LeasedOperation<O>),
-    /// Its holder is at work.
-    Held,
+    /// Its holder is at work, and has this much of its lease left.
+    Held(Duration),
     /// It has ended, or another process was faster.
     Gone,
 }
@@ -80,7 +83,7 @@ impl<E: ExternalEffect> Phases<E> {
             let led = led.await;
             began(matches!(
                 led,
-                Verdict::Answered(Outcome::InUse | Outcome::Failed(_))
+                Verdict::Answered(Outcome::InUse { .. } | Outcome::Failed(_))
             ));
             let leased = match led {
                 Verdict::Pending(leased) => leased,
@@ -88,7 +91,10 @@ impl<E: ExternalEffect> Phases<E> {
                 Verdict::Answered(Outcome::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
-                        Ok(TakeOver::Held) => return Outcome::InUse,
+                        Ok(TakeOver::Held(left)) => {
+                            let retry_after = Some(left);
+                            return Outcome::InUse { retry_after };
+                        }
                         Ok(TakeOver::Gone) => continue,
                         // "Busy" would say that nothing was done, and that isn't known of this
                         // operation.
@@ -106,7 +112,7 @@ impl<E: ExternalEffect> Phases<E> {
                 None => may_begin.store(false, Ordering::Relaxed),
             }
         }
-        Outcome::InUse
+        Outcome::IN_USE
     }
 
     /// Takes the operation over that holds the request's key, if its lease is over. Of many at once
@@ -119,7 +125,7 @@ impl<E: ExternalEffect> Phases<E> {
             None => TakeOver::Gone,
             // The key was released and claimed by another request since this one read it.
             Some(found) if !found.belongs_to(request)? => TakeOver::Gone,
-            Some(found) if !found.is_over => TakeOver::Held,
+            Some(found) if !found.is_over => TakeOver::Held(lease::wait(found.seconds_left)),
             Some(found) => {
                 let lease = Lease {
                     account_id: request.account_id,

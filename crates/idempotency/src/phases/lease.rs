@@ -6,6 +6,7 @@
 
 #[cfg(feature = "batch")]
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
@@ -60,6 +61,7 @@ pub(super) struct FoundLease {
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
     pub(super) is_over: bool,
+    pub(super) seconds_left: f64,
     fingerprint_version: i16,
     fingerprint: Vec<u8>,
 }
@@ -79,6 +81,11 @@ pub(super) struct TakenOperation {
     pub(super) key: String,
     pub(super) operation: Uuid,
     pub(super) leased_until: DateTime<Utc>,
+}
+
+/// A wait of so many seconds: none, where the moment has passed.
+pub(crate) fn wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 /// Puts a lease on the key that this transaction claimed, and returns until when.
@@ -123,6 +130,7 @@ pub(super) async fn read(
         FoundLease,
         r#"
         SELECT lease.operation, lease.token, lease.leased_until <= now() AS "is_over!",
+               extract(epoch FROM lease.leased_until - now())::float8 AS "seconds_left!",
                record.fingerprint_version, record.fingerprint
           FROM idempotency_leases AS lease
           JOIN idempotency_keys AS record USING (account_id, key)

@@ -142,7 +142,10 @@ pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
         Outcome::Stored {
             record, replayed, ..
         } => (record, replayed),
-        other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
+        other @ (Outcome::Reused
+        | Outcome::InUse { .. }
+        | Outcome::Unfinished
+        | Outcome::Failed(_)) => {
             panic!("not stored: {other:?}")
         }
     }

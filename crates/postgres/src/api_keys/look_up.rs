@@ -58,8 +58,8 @@ pub enum Refusal<E> {
     Missing,
     /// Its key can't be read, doesn't exist, or was revoked. 401.
     Invalid,
-    /// So many keys that are no one's came from its address. 429.
-    TooMany,
+    /// So many keys that are no one's came from its address. 429, for so long.
+    TooMany(Duration),
     /// The key could not be looked up: nothing is known of it. 503.
     LookUp(E),
     /// Nor was there an answer in time. 503.
@@ -152,8 +152,8 @@ impl<D: KeyDatabase> ApiKeys<D> {
         let found = self.find(key, client, until).await?;
         // Only now: an account's key is never refused for what its address did before.
         found.ok_or_else(|| match self.unknown.may_guess(client) {
-            true => Refusal::Invalid,
-            false => Refusal::TooMany,
+            Ok(()) => Refusal::Invalid,
+            Err(wait) => Refusal::TooMany(wait),
         })
     }
 
@@ -394,16 +394,16 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_guesses_keys_is_limited_and_an_account_s_key_is_not() {
         let client = Some(IpAddr::from([192, 0, 2, 7]));
-        for (limits_failures, expected) in [
-            (true, Err(Refusal::TooMany)),
-            (false, Err(Refusal::Invalid)),
-        ] {
+        for limits_failures in [true, false] {
             let keys = ApiKeys::of(OneKey::new(false, true), SHAPE, limits_failures);
             let mut last = Ok(ACCOUNT);
             for _ in 0..1000 {
                 last = keys.account_of("guess", client, later()).await;
             }
-            assert_eq!(last, expected);
+            match limits_failures {
+                true => assert!(matches!(last, Err(Refusal::TooMany(_))), "{last:?}"),
+                false => assert_eq!(last, Err(Refusal::Invalid)),
+            }
             assert_eq!(keys.account_of(KEY, client, later()).await, Ok(ACCOUNT));
         }
     }
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(guess(0).await, Err(Refusal::LookUp("down")));
         let mut refused = 0;
         for number in 1..100 {
-            refused += usize::from(guess(number).await == Err(Refusal::TooMany));
+            refused += usize::from(matches!(guess(number).await, Err(Refusal::TooMany(_))));
         }
         assert!(refused > 0);
         let known = keys.account_of(KEY, client, later()).await;

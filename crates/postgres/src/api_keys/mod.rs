@@ -31,12 +31,12 @@
 //!         let status = |refusal: Refusal<_>| -> u16 {
 //!             match refusal {
 //!                 Refusal::Missing | Refusal::Invalid => 401,
-//!                 Refusal::TooMany => 429,
+//!                 Refusal::TooMany(_) => 429,
 //!                 Refusal::LookUp(_) | Refusal::TooSlow | Refusal::Ended => 503,
 //!             }
 //!         };
 //!         let account = found.map_err(status)?;
-//!         self.rate.has_room(account.id).then_some(account.id).ok_or(429)
+//!         self.rate.check(account.id).map(|()| account.id).map_err(|_| 429)
 //!     }
 //! }
 //! ```

@@ -102,16 +102,20 @@ where
         }
         match failed {
             None => Ok(None),
-            Some(_) if is_a_guess && !self.may_guess(client) => Err(Refusal::TooMany),
-            // Where all are down, who has the key of an account is told so.
-            Some(refusal) => Err(refusal),
+            Some(refusal) => {
+                if is_a_guess {
+                    self.may_guess(client).map_err(Refusal::TooMany)?;
+                }
+                // Where all are down, who has the key of an account is told so.
+                Err(refusal)
+            }
         }
     }
 
-    /// Counts what was not found for a client. `false`: so much came from its address that it is to
-    /// be told 429. What is there is never refused because of it.
-    pub fn may_guess(&self, client: Option<IpAddr>) -> bool {
-        client.is_none_or(|client| self.guesses.has_room(network(client)))
+    /// Counts what was not found for a client. An error: so much came from its address that it is
+    /// to be told 429, and for how long. What is there is never refused because of it.
+    pub fn may_guess(&self, client: Option<IpAddr>) -> Result<(), Duration> {
+        client.map_or(Ok(()), |client| self.guesses.check(network(client)))
     }
 }
 
