@@ -411,110 +411,114 @@ mod tests {
         );
     }
 
+    const BAD_VALUES: &[(&str, &[&str])] = &[
+        (
+            "BIND_ADDRESS",
+            &["localhost", "localhost:http", "example.com:8080"],
+        ),
+        (
+            "ALLOWED_HOSTS",
+            &[
+                "pay.example.com:443",
+                "https://pay.example.com",
+                "*.example.com",
+                "2001:db8::1",
+                "pay.example.com,",
+            ],
+        ),
+        (
+            "PUBLIC_URL",
+            &[
+                "pay.example.com",
+                "ftp://pay.example.com",
+                "https://user@pay.example.com",
+                "https://pay.example.com/shop",
+                "https://pay.example.com/?shop=1",
+            ],
+        ),
+        ("METRICS_ADDRESS", &["9090"]),
+        ("DATABASE_URL", &["mysql://x"]),
+        ("DEV_API_KEY", &["secret"]),
+        ("ALLOW_PUBLIC_DEV_KEY", &["yes"]),
+        (
+            "KEYS",
+            &[
+                "optional",
+                "v1=assign",
+                "/v1/=assign",
+                "/v1=perhaps",
+                "=assign",
+                "required,assign",
+                "/v1=assign,/v1=required",
+            ],
+        ),
+        ("IDEMPOTENCY_TTL", &["a day", "59s", "500d"]),
+        (
+            "IDEMPOTENCY_TTL_BY_ROUTE",
+            &[
+                "/refunds=7d",
+                "POST refunds=7d",
+                "POST /refunds",
+                "POST /refunds=59s",
+                "POST /refunds=500d",
+                "POST /refunds=7d,",
+                "POST /refunds=7d,POST /refunds=8d",
+            ],
+        ),
+        ("IDEMPOTENCY_TTL_MAX", &["0s", "500d"]),
+        ("ALLOW_SHORT_TTL", &["yes"]),
+        ("EXPIRY_SWEEP_INTERVAL", &["0s"]),
+        ("EVENT_RETENTION", &["59m"]),
+        ("OPERATION_RETENTION", &["401d"]),
+        ("REQUEST_LOG_RETENTION", &["1m"]),
+        ("KEY_MEMORY", &["59m", "401d", "for ever"]),
+        ("REFUSE_OLD_KEYS", &["yes"]),
+        ("CONSOLE", &["on"]),
+        ("IN_FLIGHT_WAIT_V1", &["31s"]),
+        ("POOL_CONNECTIONS", &["1"]),
+        ("POOL_WAIT", &["-1s"]),
+        ("STATEMENT_TIMEOUT", &["1s"]),
+        ("DATABASE_DEADLINE", &["3s", "31s"]),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", &["5s"]),
+        ("REQUEST_TIMEOUT", &["6s"]),
+        ("BODY_LIMIT", &["64KiB"]),
+        ("REPLAY_CACHE", &["much", "65GiB", "-1"]),
+        ("RATE_LIMIT", &["10/s", "-1", "1000001"]),
+        // Actix takes no more than 512.
+        ("WORKERS", &["many", "513"]),
+        ("KEEP_ALIVE_TIMEOUT", &["0s"]),
+        ("REQUEST_HEAD_TIMEOUT", &["2h"]),
+        ("REPLY_WRITE_TIMEOUT", &["slow"]),
+        ("MIGRATE_ON_START", &["1"]),
+        ("DRAIN_TIMEOUT", &[""]),
+        ("WEBHOOK_ALLOW_PRIVATE", &["yes"]),
+        ("WEBHOOK_TIMEOUT", &["61s"]),
+        ("WEBHOOK_RETRY_MIN", &["0s"]),
+        ("WEBHOOK_RETRY_MAX", &["9s", "8d"]),
+        ("WEBHOOK_POLL_INTERVAL", &["often"]),
+        ("PROCESSOR_BIND_ADDRESS", &["8081"]),
+        ("PROCESSOR_DATABASE_URL", &["mysql://x"]),
+        ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
+        ("FAULTS", &["on"]),
+        ("EMPTY_LISTS", &["on"]),
+        // Not without DEV_API_KEY.
+        ("ANY_TEST_KEY", &["yes", "true"]),
+        (
+            "SEAL_SECRETS",
+            &["short", ",", "a-secret-of-thirty-two-characters,"],
+        ),
+        // Not without SEAL_SECRETS.
+        ("SEAL_REPLIES", &["some", "all"]),
+        ("LOG_FORMAT", &["xml"]),
+        ("RUST_LOG", &["charge_once=loud"]),
+    ];
+
     #[test]
     fn a_bad_value_names_its_variable() {
-        for (name, values) in [
-            (
-                "BIND_ADDRESS",
-                &["localhost", "localhost:http", "example.com:8080"][..],
-            ),
-            (
-                "ALLOWED_HOSTS",
-                &[
-                    "pay.example.com:443",
-                    "https://pay.example.com",
-                    "*.example.com",
-                    "2001:db8::1",
-                    "pay.example.com,",
-                ],
-            ),
-            (
-                "PUBLIC_URL",
-                &[
-                    "pay.example.com",
-                    "ftp://pay.example.com",
-                    "https://user@pay.example.com",
-                    "https://pay.example.com/shop",
-                    "https://pay.example.com/?shop=1",
-                ],
-            ),
-            ("METRICS_ADDRESS", &["9090"]),
-            ("DATABASE_URL", &["mysql://x"]),
-            ("DEV_API_KEY", &["secret"]),
-            ("ALLOW_PUBLIC_DEV_KEY", &["yes"]),
-            (
-                "KEYS",
-                &[
-                    "optional",
-                    "v1=assign",
-                    "/v1/=assign",
-                    "/v1=perhaps",
-                    "=assign",
-                    "required,assign",
-                    "/v1=assign,/v1=required",
-                ],
-            ),
-            ("IDEMPOTENCY_TTL", &["a day", "59s", "500d"]),
-            (
-                "IDEMPOTENCY_TTL_BY_ROUTE",
-                &[
-                    "/refunds=7d",
-                    "POST refunds=7d",
-                    "POST /refunds",
-                    "POST /refunds=59s",
-                    "POST /refunds=500d",
-                    "POST /refunds=7d,",
-                    "POST /refunds=7d,POST /refunds=8d",
-                ],
-            ),
-            ("IDEMPOTENCY_TTL_MAX", &["0s", "500d"]),
-            ("ALLOW_SHORT_TTL", &["yes"]),
-            ("EXPIRY_SWEEP_INTERVAL", &["0s"]),
-            ("EVENT_RETENTION", &["59m"]),
-            ("OPERATION_RETENTION", &["401d"]),
-            ("REQUEST_LOG_RETENTION", &["1m"]),
-            ("CONSOLE", &["on"]),
-            ("IN_FLIGHT_WAIT_V1", &["31s"]),
-            ("POOL_CONNECTIONS", &["1"]),
-            ("POOL_WAIT", &["-1s"]),
-            ("STATEMENT_TIMEOUT", &["1s"]),
-            ("DATABASE_DEADLINE", &["3s", "31s"]),
-            ("IDLE_IN_TRANSACTION_TIMEOUT", &["5s"]),
-            ("REQUEST_TIMEOUT", &["6s"]),
-            ("BODY_LIMIT", &["64KiB"]),
-            ("REPLAY_CACHE", &["much", "65GiB", "-1"]),
-            ("RATE_LIMIT", &["10/s", "-1", "1000001"]),
-            // Actix takes no more than 512.
-            ("WORKERS", &["many", "513"]),
-            ("KEEP_ALIVE_TIMEOUT", &["0s"]),
-            ("REQUEST_HEAD_TIMEOUT", &["2h"]),
-            ("REPLY_WRITE_TIMEOUT", &["slow"]),
-            ("MIGRATE_ON_START", &["1"]),
-            ("DRAIN_TIMEOUT", &[""]),
-            ("WEBHOOK_ALLOW_PRIVATE", &["yes"]),
-            ("WEBHOOK_TIMEOUT", &["61s"]),
-            ("WEBHOOK_RETRY_MIN", &["0s"]),
-            ("WEBHOOK_RETRY_MAX", &["9s", "8d"]),
-            ("WEBHOOK_POLL_INTERVAL", &["often"]),
-            ("PROCESSOR_BIND_ADDRESS", &["8081"]),
-            ("PROCESSOR_DATABASE_URL", &["mysql://x"]),
-            ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
-            ("FAULTS", &["on"]),
-            ("EMPTY_LISTS", &["on"]),
-            // Not without DEV_API_KEY.
-            ("ANY_TEST_KEY", &["yes", "true"]),
-            (
-                "SEAL_SECRETS",
-                &["short", ",", "a-secret-of-thirty-two-characters,"],
-            ),
-            // Not without SEAL_SECRETS.
-            ("SEAL_REPLIES", &["some", "all"]),
-            ("LOG_FORMAT", &["xml"]),
-            ("RUST_LOG", &["charge_once=loud"]),
-        ] {
-            for value in values {
+        for (name, values) in BAD_VALUES {
+            for value in *values {
                 match config(&[(name, value)]) {
-                    Err(errors) => assert_eq!(variables_of(&errors), [name], "{value}"),
+                    Err(errors) => assert_eq!(variables_of(&errors), [*name], "{value}"),
                     Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
                 }
             }

@@ -238,15 +238,16 @@ pub(super) fn add_to(document: &mut OpenApi, values: &Values) {
         } else {
             "optional"
         };
-        let mut facts = serde_json::json!({"key": key});
+        let mut facts = serde_json::Map::new();
+        facts.insert("key".to_owned(), key.into());
         let own = KeyTimes::of(values, method, path);
         if own != usual
             && let Ok(own) = serde_json::to_value(RetentionView::of(None, own))
         {
-            facts["retention"] = own;
+            facts.insert("retention".to_owned(), own);
         }
         let extensions = operation.extensions.get_or_insert_default();
-        extensions.insert(EXTENSION.to_owned(), facts);
+        extensions.insert(EXTENSION.to_owned(), facts.into());
     }
     let extensions = document.extensions.get_or_insert_default();
     extensions.insert(EXTENSION.to_owned(), policy);

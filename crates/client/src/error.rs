@@ -78,12 +78,11 @@ impl Error {
 impl Error {
     /// The error of an operation whose key could not be given up: it decides nothing.
     pub(super) fn of_giving_up(self, operation: &KeyedRequest) -> Self {
-        let (attempts, reason, last) = match self {
-            Self::GaveUp(why) => (why.attempts, why.reason, why.last),
-            error => {
-                let last = AttemptFailure::NoAnswer(error.to_string());
-                (1, Reason::EarlierAttempt, last)
-            }
+        let (attempts, reason, last) = if let Self::GaveUp(why) = self {
+            (why.attempts, why.reason, why.last)
+        } else {
+            let last = AttemptFailure::NoAnswer(self.to_string());
+            (1, Reason::EarlierAttempt, last)
         };
         Self::GaveUp(Box::new(GaveUp {
             key: Some(operation.key().to_owned()),

@@ -2,6 +2,7 @@
 //! none.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     reason = "a test may stop at the first surprise"
 )]

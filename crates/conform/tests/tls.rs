@@ -1,6 +1,7 @@
 //! Replies are lost over TLS, too.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     reason = "a test may stop at the first surprise"
 )]

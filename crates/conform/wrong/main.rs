@@ -259,10 +259,10 @@ impl Server {
     }
 
     fn in_use(&self) -> Answer {
-        match self.mistake {
-            Mistake::ClaimedIsDone => (200, json!({ "status": "duplicate" }), true),
-            _ => refusal(self.profile.in_use, "key_in_use"),
+        if self.mistake == Mistake::ClaimedIsDone {
+            return (200, json!({ "status": "duplicate" }), true);
         }
+        refusal(self.profile.in_use, "key_in_use")
     }
 
     /// What is known of the key, if anything is.
@@ -334,9 +334,9 @@ impl Server {
             .status(status)
             .header("content-type", media_type);
         if is_replay && self.profile.marks {
-            let name = match self.mistake {
-                Mistake::MarkedOtherwise => ("key-status", "replayed"),
-                _ => ("idempotent-replayed", "true"),
+            let name = match self.mistake == Mistake::MarkedOtherwise {
+                true => ("key-status", "replayed"),
+                false => ("idempotent-replayed", "true"),
             };
             response = response.header(name.0, name.1);
         }
@@ -372,10 +372,12 @@ impl Server {
         };
         // No other request has it.
         let key = key.unwrap_or_else(|| format!("none {}", self.nameless()));
-        let tenant = match self.mistake {
-            Mistake::ScopeByApiKey => secret,
-            Mistake::SharedByAccounts => String::new(),
-            _ => account.clone(),
+        let tenant = if self.mistake == Mistake::ScopeByApiKey {
+            secret
+        } else if self.mistake == Mistake::SharedByAccounts {
+            String::new()
+        } else {
+            account.clone()
         };
         // The query is part of what a key is for.
         let body = asked.query.map(|query| json!(query)).or(asked.body);
