@@ -6,7 +6,7 @@ use super::{BoxError, api_key, listen, print, print_document, reachable, session
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
     database::{Shards, connect_all, ensure_memory},
-    http::retention::unknown_route,
+    http::{openapi, retention::unknown_route},
     server::{self, Listeners},
 };
 
@@ -18,7 +18,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         return Err(public_key_for_strangers(key).into());
     }
     let by_route = config.values.ttl_by_route.as_ref();
-    if let Some(expected) = by_route.and_then(unknown_route) {
+    if let Some(expected) =
+        by_route.and_then(|times| unknown_route(times, &mut openapi::document()))
+    {
         let variable = "IDEMPOTENCY_TTL_BY_ROUTE";
         return Err(ConfigError::Value { variable, expected }.into());
     }

@@ -20,6 +20,7 @@ pub mod health;
 pub mod idempotency_keys;
 pub mod inventory;
 pub mod invoice_payments;
+mod keyed_operations;
 pub mod middleware;
 mod not_found;
 pub mod openapi;

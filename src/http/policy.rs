@@ -3,18 +3,15 @@
 //! Promise: nothing is written down twice. Each fact is the constant, the table, the setting or the
 //! route that the server itself goes by.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
 use charge_once_service::edge::{RETAIN, WAIT};
 use serde::Serialize;
-use utoipa::{
-    Modify,
-    openapi::{OpenApi, RefOr, Required, path::Operation},
-};
+use utoipa::{Modify, openapi::OpenApi};
 
 use super::{
+    keyed_operations::{needs_key, with_keys},
     middleware::{PREFER_WAIT_MAX, usual_wait},
-    openapi,
     parameters::{IDEMPOTENCY_KEY, key_pattern},
     prelude::*,
     reply_headers::{EXPIRES, ORIGINAL_REQUEST, REPLAYED},
@@ -46,7 +43,7 @@ impl KeyedOperations {
             optional_for: BTreeSet::new(),
             abandon: String::new(),
         };
-        for (method, path, operation) in openapi::with_keys(document) {
+        for (method, path, operation) in with_keys(document) {
             match needs_key(operation) {
                 true => found.required_by.insert(method),
                 false => found.optional_for.insert(method),
@@ -58,16 +55,6 @@ impl KeyedOperations {
         found
     }
 }
-
-fn needs_key(operation: &Operation) -> bool {
-    operation.parameters.iter().flatten().any(|parameter| {
-        matches!(parameter, RefOr::T(parameter)
-            if parameter.name == IDEMPOTENCY_KEY && parameter.required == Required::True)
-    })
-}
-
-static OPERATIONS: LazyLock<KeyedOperations> =
-    LazyLock::new(|| KeyedOperations::of(&mut openapi::document()));
 
 views! {
     /// What clients may rely on when they retry, as this server is configured. All times are in
@@ -205,9 +192,9 @@ views! {
     }
 }
 
-/// What clients may rely on, with these settings.
-pub fn policy(values: &Values) -> impl Serialize {
-    PolicyView::of(values, &OPERATIONS)
+/// What clients may rely on, with these settings, at the operations of this document.
+pub fn policy(values: &Values, document: &mut OpenApi) -> impl Serialize {
+    PolicyView::of(values, &KeyedOperations::of(document))
 }
 
 errors! { PolicyErrors: Open [] }
@@ -232,7 +219,7 @@ pub(super) fn add_to(document: &mut OpenApi, values: &Values) {
         return;
     };
     let usual = KeyTimes::around(values, values.idempotency_ttl);
-    for (method, path, operation) in openapi::with_keys(document) {
+    for (method, path, operation) in with_keys(document) {
         let key = if needs_key(operation) {
             "required"
         } else {

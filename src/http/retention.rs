@@ -11,7 +11,9 @@ use std::{
 use actix_web::http::header::HeaderMap;
 use charge_once_service::edge::{self, KnownRoute, KnownRoutes};
 
-use super::openapi;
+use utoipa::openapi::OpenApi;
+
+use super::keyed_operations::with_keys;
 use crate::config::{RouteTimes, TTL_MIN, Values};
 
 /// The times of keys at one route.
@@ -57,9 +59,10 @@ pub fn longest(values: &Values) -> Duration {
     by_route.fold(values.idempotency_ttl, Duration::max)
 }
 
-/// What `IDEMPOTENCY_TTL_BY_ROUTE` must be, where it names a route that takes no key.
-pub fn unknown_route(times: &RouteTimes) -> Option<String> {
-    let routes = routes_with_keys();
+/// What `IDEMPOTENCY_TTL_BY_ROUTE` must be, where it names a route that takes no key in this
+/// document.
+pub fn unknown_route(times: &RouteTimes, document: &mut OpenApi) -> Option<String> {
+    let routes = routes_with_keys(document);
     let is_known = |(method, path): (&str, &str)| {
         let known = routes.get(path);
         known.is_some_and(|known| known.methods.split(", ").any(|known| known == method))
@@ -82,9 +85,9 @@ pub fn unknown_route(times: &RouteTimes) -> Option<String> {
 }
 
 /// The paths that take a key, and what is below each path, with their methods.
-fn routes_with_keys() -> KnownRoutes {
+fn routes_with_keys(document: &mut OpenApi) -> KnownRoutes {
     let mut routes = BTreeMap::<String, BTreeSet<&str>>::new();
-    for (method, path, _) in openapi::with_keys(&mut openapi::document()) {
+    for (method, path, _) in with_keys(document) {
         let slashes = path.match_indices('/').filter(|(at, _)| *at > 0);
         let above = slashes.filter_map(|(at, _)| path.get(..=at));
         let above: Vec<_> = above.map(|above| format!("{above}*")).collect();
@@ -115,13 +118,18 @@ mod tests {
         config.unwrap().values
     }
 
+    fn unknown(values: &Values) -> Option<String> {
+        let document = &mut crate::http::openapi::document();
+        unknown_route(values.ttl_by_route.as_ref().unwrap(), document)
+    }
+
     #[test]
     fn a_route_is_kept_by_its_own_time_or_by_that_of_the_longest_path_above_it() {
         let hour = Duration::from_secs(3600);
         let named = "POST /refunds=7d, POST /*=3h, POST /test/*=1h,POST /orders/*=2h, \
                      POST /orders/{id}/pay=4h";
         let values = values(&[("IDEMPOTENCY_TTL_BY_ROUTE", named)]);
-        assert_eq!(unknown_route(values.ttl_by_route.as_ref().unwrap()), None);
+        assert_eq!(unknown(&values), None);
         for (method, path, hours) in [
             ("POST", "/refunds", 7 * 24),
             ("POST", "/refunds/{id}", 3),
@@ -157,7 +165,7 @@ mod tests {
             ("POST /v1/refunds=7d", such),
         ] {
             let values = values(&[("IDEMPOTENCY_TTL_BY_ROUTE", named)]);
-            let told = unknown_route(values.ttl_by_route.as_ref().unwrap());
+            let told = unknown(&values);
             let expected = format!("routes that take an idempotency key{meant}");
             assert_eq!(told, Some(expected), "{named}");
         }

@@ -36,7 +36,8 @@ impl KeyReport {
             "in_flight" => "in flight: a retry with this key is safe",
             "nothing" => {
                 "nothing is stored now, and no request is at work. It was never used, it has \
-                 expired, or its request failed. Only a retry with the same key is safe"
+                 expired, or its request failed. Unless it has expired, only a retry with the same \
+                 key is safe"
             }
             "expired" => {
                 "its outcome is no longer kept. The key is remembered: a request with it is refused"
@@ -308,7 +309,7 @@ mod tests {
             ..in_doubt()
         };
         let text = report.lines().join("\n");
-        assert!(text.contains("Only a retry with the same key is safe"));
+        assert!(text.contains("only a retry with the same key is safe"));
         let nothing = json!({"key": "one", "state": "nothing", "lease": null});
         assert_eq!(Value::Object(report.to_json()), nothing);
     }

@@ -15,14 +15,11 @@ use std::{
 };
 
 use charge_once_service::openapi::{
-    ExampleKeys, FormBodies, References, SharedResponses, has_parameter, served::ServedDocument,
+    ExampleKeys, FormBodies, References, SharedResponses, served::ServedDocument,
 };
 use utoipa::{
     Modify, OpenApi,
-    openapi::{
-        path::{Operation, PathItem},
-        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
-    },
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
 use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::WebhooksSection};
@@ -160,33 +157,6 @@ struct Document;
 /// The document, as `openapi/openapi.json` holds it.
 pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
-}
-
-/// The operations of the document that take a key: each with its method and path.
-pub(super) fn with_keys(
-    document: &mut utoipa::openapi::OpenApi,
-) -> impl Iterator<Item = (&'static str, &str, &mut Operation)> {
-    let paths = document.paths.paths.iter_mut();
-    let operations = paths.flat_map(|(path, item)| {
-        let PathItem {
-            post,
-            put,
-            patch,
-            delete,
-            ..
-        } = item;
-        let methods = [
-            ("POST", post),
-            ("PUT", put),
-            ("PATCH", patch),
-            ("DELETE", delete),
-        ];
-        let present = methods
-            .into_iter()
-            .filter_map(|(method, of)| Some((method, of.as_mut()?)));
-        present.map(move |(method, operation)| (method, path.as_str(), operation))
-    });
-    operations.filter(|(_, _, operation)| has_parameter(operation, IDEMPOTENCY_KEY))
 }
 
 static USUAL: LazyLock<(utoipa::openapi::OpenApi, io::Result<Arc<ServedDocument>>)> =

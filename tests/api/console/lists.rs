@@ -50,23 +50,17 @@ async fn a_line_says_who_was_to_pay_what_with_which_card_for_what_and_why_not() 
 #[tokio::test]
 async fn numbers_have_the_separators_of_the_reader_s_language() {
     let (server, visit) = visited().await;
-    let charge = json!({"amount": 123_456_789, "currency": "cad", "source": "tok_visa"});
+    let charge = json!({"amount": 12_345_678, "currency": "cad", "source": "tok_visa"});
     let id = server.client.post("/charges", "key-1", &charge).await.id();
     stock(&server.client, "mug", 12_345).await;
     log_holds(&server.database, 2).await;
-    let english = ("CA$1,234,567.89", "12,345", r"\.");
+    let english = ("CA$123,456.78", "12,345", r"\.");
     let languages: [(Option<&[u8]>, _); 7] = [
         (None, english),
         (Some(b"en-GB, en;q=0.9"), english),
-        (Some(b"de-DE, en;q=0.5"), ("CA$1.234.567,89", "12.345", ",")),
-        (
-            Some(b"fr"),
-            ("CA$1\u{202f}234\u{202f}567,89", "12\u{202f}345", ","),
-        ),
-        (
-            Some(b"de-CH, de;q=0.9"),
-            ("CA$1'234'567.89", "12'345", r"\."),
-        ),
+        (Some(b"de-DE, en;q=0.5"), ("CA$123.456,78", "12.345", ",")),
+        (Some(b"fr"), ("CA$123\u{202f}456,78", "12\u{202f}345", ",")),
+        (Some(b"de-CH, de;q=0.9"), ("CA$123'456.78", "12'345", r"\.")),
         (Some(b"tlh"), english),
         (Some(b";q=,\xff"), english),
     ];
