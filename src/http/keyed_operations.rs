@@ -9,7 +9,7 @@ use utoipa::openapi::{
 use super::parameters::IDEMPOTENCY_KEY;
 
 /// The operations of the document that take a key: each with its method and path.
-pub fn with_keys(
+pub(super) fn with_keys(
     document: &mut OpenApi,
 ) -> impl Iterator<Item = (&'static str, &str, &mut Operation)> {
     let paths = document.paths.paths.iter_mut();
@@ -36,7 +36,7 @@ pub fn with_keys(
 }
 
 /// Whether it takes no request without one.
-pub fn needs_key(operation: &Operation) -> bool {
+pub(super) fn needs_key(operation: &Operation) -> bool {
     operation.parameters.iter().flatten().any(|parameter| {
         matches!(parameter, RefOr::T(parameter)
             if parameter.name == IDEMPOTENCY_KEY && parameter.required == Required::True)

@@ -139,7 +139,7 @@ pub(crate) enum KeyIn {
 pub(crate) enum Replay {
     /// Its status and its bytes.
     Bytes,
-    /// Its status, and the id of the object that was made.
+    /// `status_and_id`: its status, and the id of the object that was made.
     StatusAndId,
     /// A success that shows the object as it is now.
     LatestState,

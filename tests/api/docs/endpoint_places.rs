@@ -34,6 +34,11 @@ const EXEMPTIONS: &[Exemption] = &[
         reason: "what crates/idempotency stores, tested in tests/api/idempotency",
     },
     Exemption {
+        nouns: &["idempotency-keys"],
+        places: &[WIRE],
+        reason: "its view is of what crates/idempotency knows, so its handlers have it",
+    },
+    Exemption {
         nouns: &["workflows"],
         places: &[WIRE],
         reason: "a list of idempotency keys",

@@ -102,7 +102,7 @@ async fn drops(database: &TestDatabase) -> Vec<String> {
           WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace
          UNION ALL
          SELECT format('DROP FUNCTION IF EXISTS %s', oid::regprocedure) FROM pg_proc
-          WHERE pronamespace = 'public'::regnamespace
+          WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'idempotency%'
          UNION ALL
          SELECT format('DROP TABLE IF EXISTS %s CASCADE', name) FROM tables
          UNION ALL

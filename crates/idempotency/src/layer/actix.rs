@@ -27,7 +27,7 @@ use crate::{Failure, Idempotency, IdempotencyKey, IdempotentTx, Reply, http::fai
 
 const KEY: &str = "idempotency-key";
 
-type Tenant = dyn Fn(&ServiceRequest) -> Result<Uuid, Error>;
+type ActixTenant = dyn Fn(&ServiceRequest) -> Result<Uuid, Error>;
 
 impl Idempotency {
     /// A middleware for Actix's `wrap`. Its handlers take an [`IdempotentTx`], and their replies
@@ -64,7 +64,7 @@ impl Idempotency {
 #[derive(Clone)]
 pub struct IdempotencyMiddleware {
     idempotency: Idempotency,
-    tenant: Rc<Tenant>,
+    tenant: Rc<ActixTenant>,
     body_limit: usize,
 }
 

@@ -30,7 +30,7 @@ use crate::{Failure, Idempotency, IdempotencyKey, IdempotentTx, Reply, http::fai
 
 const KEY: &str = "idempotency-key";
 
-type Tenant = dyn Fn(&Parts) -> Result<Uuid, StatusCode> + Send + Sync;
+type AxumTenant = dyn Fn(&Parts) -> Result<Uuid, StatusCode> + Send + Sync;
 
 impl Idempotency {
     /// A layer for axum's `route_layer`. Its handlers take an [`IdempotentTx`], and their replies
@@ -67,7 +67,7 @@ impl Idempotency {
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     idempotency: Idempotency,
-    tenant: Arc<Tenant>,
+    tenant: Arc<AxumTenant>,
     body_limit: usize,
 }
 

@@ -99,12 +99,12 @@ impl fmt::Display for Failure {
 
 /// Where a handler finds the transaction, and where it goes when the handler drops it.
 struct Home {
-    place: Mutex<Place>,
+    place: Mutex<Whereabouts>,
     /// Closing a connection takes a runtime, which the thread that drops it may not have.
     runtime: Handle,
 }
 
-enum Place {
+enum Whereabouts {
     Here {
         connection: GuardedConnection,
         was_taken: bool,
@@ -117,7 +117,7 @@ enum Place {
 impl Home {
     fn new(connection: GuardedConnection, runtime: Handle) -> Arc<Self> {
         let was_taken = false;
-        let place = Mutex::new(Place::Here {
+        let place = Mutex::new(Whereabouts::Here {
             connection,
             was_taken,
         });
@@ -126,12 +126,12 @@ impl Home {
 
     fn take(self: &Arc<Self>) -> Option<IdempotentTx> {
         let mut place = lock(&self.place);
-        match mem::replace(&mut *place, Place::Taken) {
-            Place::Here { connection, .. } => Some(IdempotentTx {
+        match mem::replace(&mut *place, Whereabouts::Taken) {
+            Whereabouts::Here { connection, .. } => Some(IdempotentTx {
                 connection,
                 home: Arc::clone(self),
             }),
-            other @ (Place::Taken | Place::Closed) => {
+            other @ (Whereabouts::Taken | Whereabouts::Closed) => {
                 *place = other;
                 None
             }
@@ -140,8 +140,8 @@ impl Home {
 
     fn give_back(&self, connection: GuardedConnection) {
         let mut place = lock(&self.place);
-        if matches!(*place, Place::Taken) {
-            *place = Place::Here {
+        if matches!(*place, Whereabouts::Taken) {
+            *place = Whereabouts::Here {
                 connection,
                 was_taken: true,
             };
@@ -154,12 +154,12 @@ impl Home {
 
     /// The connection, and whether it was taken. `None`: the handler has ended and kept it.
     fn close(&self) -> Option<(GuardedConnection, bool)> {
-        match mem::replace(&mut *lock(&self.place), Place::Closed) {
-            Place::Here {
+        match mem::replace(&mut *lock(&self.place), Whereabouts::Closed) {
+            Whereabouts::Here {
                 connection,
                 was_taken,
             } => Some((connection, was_taken)),
-            Place::Taken | Place::Closed => None,
+            Whereabouts::Taken | Whereabouts::Closed => None,
         }
     }
 }
