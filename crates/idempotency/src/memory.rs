@@ -14,7 +14,9 @@ use crate::{Fingerprint, Record, Reply, Request};
 /// Which keys are remembered, and what a request with one of them is answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// How long after its record has expired. `None`: no longer than the record.
+    /// How long after its record has expired. `None`: no longer than the record. Each sweep, in
+    /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
+    /// that it removes, and can tell only when others are remembered already.
     pub keep: Option<Duration>,
     /// Whether a key that is a UUID of version 7 and older than the retention is taken for one that
     /// has expired, where nothing else is known of it. Its time is the client's.
