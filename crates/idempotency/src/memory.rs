@@ -109,3 +109,24 @@ impl Remembered {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_flight::tests::request;
+
+    /// A step of a request that takes long would be refused, and the request never end.
+    #[test]
+    fn the_key_of_a_step_is_not_remembered() {
+        let recall = Recall {
+            keep: Some(PgInterval::default()),
+            by_time_in_key: true,
+        };
+        let whole = request(1, "/");
+        let step = Request {
+            is_step: true,
+            ..whole.clone()
+        };
+        assert!(recall.for_request(&whole).is_on() && !recall.for_request(&step).is_on());
+    }
+}
