@@ -2,7 +2,7 @@
 
 use charge_once_service::edge::{last_segment, segment_from_the_end};
 
-use super::{prelude::*, retention::longest};
+use super::{prelude::*, request::forbidden_key, retention::longest};
 use crate::{
     idempotency::{
         Failure, IdempotencyKey, Inspected, KnownRequest, Remembered, Reply, Request, Step,
@@ -162,6 +162,10 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
 )]
 pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest) -> HttpResult {
     let key = parse(&segment_from_the_end(&http, 1))?;
+    // It is stored and shown as that of any request.
+    if let Some(forbidden) = forbidden_key(&key) {
+        return Err(forbidden.into());
+    }
     let account = request.origin.account;
     let usual = longest(&app.values);
     let ended = run(&app, request, |request, origin, params| {

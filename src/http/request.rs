@@ -522,7 +522,7 @@ fn retention(app: &App, request: &HttpRequest) -> Duration {
 }
 
 /// The refusal of a key that may not be stored, or shown by look-ups.
-fn forbidden_key(key: &IdempotencyKey) -> Option<ApiError> {
+pub(super) fn forbidden_key(key: &IdempotencyKey) -> Option<ApiError> {
     if let Err(card_number) = ensure_no_card_number(key.as_str()) {
         return Some(card_number);
     }

@@ -31,7 +31,9 @@ pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'
 /// The point that a refusal returns to: the claim is older than the savepoint and survives it. A
 /// transaction waits 100 ms for a row that the work itself needs. Then it gives its connection back
 /// and begins again: requests that wait for one locked row must not have all connections.
-pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '100ms'";
+///
+/// No work has a savepoint of that name: the refusal would return to it, and keep what was before.
+pub(crate) const START_WORK: &str = "SAVEPOINT idempotency_work; SET LOCAL lock_timeout = '100ms'";
 
 /// The longest that a request waits for business rows, in transactions that wait for a tenth of it.
 pub const ROW_LOCK_WAIT: Duration = Duration::from_secs(1);
@@ -40,7 +42,7 @@ pub const ROW_LOCK_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const ROW_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Undoes what the work wrote and keeps the claim.
-pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT work";
+pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT idempotency_work";
 
 pub(crate) enum Claim {
     /// The key was free or expired, and now belongs to this transaction.

@@ -225,7 +225,13 @@ impl GuardedConnection {
 
     /// Rolls it back. Fails where the work has kept the connection.
     pub(crate) async fn roll_back(&mut self) -> Result<(), sqlx::Error> {
-        Manager::rollback(self.pooled.as_mut().ok_or(sqlx::Error::PoolClosed)?).await
+        let connection = self.pooled.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        // The ROLLBACK of sqlx, too, would end a savepoint that the work left open, and nothing
+        // else: the pool would get a connection in a transaction.
+        while Manager::get_transaction_depth(connection) > 0 {
+            Manager::rollback(connection).await?;
+        }
+        Ok(())
     }
 
     /// The last statement was acknowledged and no transaction is open: for the next request.

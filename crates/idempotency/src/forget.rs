@@ -10,7 +10,7 @@ use crate::SWEEP_BATCH_ROWS;
 /// What [`forget`] deleted, or [`expire`] let expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgotten {
-    /// All records.
+    /// All records, and what was remembered of keys.
     pub rows: u64,
     /// Those of keys that clients sent. The others are of steps of their requests.
     pub keys: u64,
@@ -19,8 +19,9 @@ pub struct Forgotten {
 }
 
 /// Deletes at most [`SWEEP_BATCH_ROWS`] completed records of one account, expired or not, that come
-/// after the key `last`, and what is remembered of keys: all of them are new again. Records without an outcome stay. Locks
-/// what it deletes, and passes over what another transaction has locked.
+/// after the key `last`, and after the last of them as much of what is remembered of keys: all of
+/// them are new again. Records without an outcome stay. Locks what it deletes, and passes over what
+/// another transaction has locked.
 ///
 /// This breaks the promise of the records, so it is for accounts that are removed, and for tests. A
 /// replay cache knows nothing of it.
@@ -29,6 +30,7 @@ pub async fn forget(
     account_id: Uuid,
     last: Option<String>,
 ) -> Result<Forgotten, sqlx::Error> {
+    let from = last.unwrap_or_default();
     let deleted = sqlx::query!(
         r#"
         WITH completed AS MATERIALIZED (
@@ -49,38 +51,46 @@ pub async fn forget(
           FROM deleted
         "#,
         account_id,
-        last.unwrap_or_default(),
+        from,
     )
     .fetch_one(&mut *connection)
     .await?;
-    let mut rows = deleted.rows;
-    if rows < SWEEP_BATCH_ROWS {
-        rows += forget_tombstones(connection, account_id).await?;
+    let (mut rows, mut is_full) = (deleted.rows, deleted.rows == SWEEP_BATCH_ROWS);
+    if !is_full {
+        let tombstones = forget_tombstones(connection, account_id).await?;
+        rows += tombstones;
+        is_full = tombstones == SWEEP_BATCH_ROWS;
     }
     Ok(Forgotten {
         rows: rows.unsigned_abs(),
         keys: deleted.keys.unsigned_abs(),
-        last: deleted.last.filter(|_| deleted.rows == SWEEP_BATCH_ROWS),
+        last: is_full.then(|| deleted.last.unwrap_or(from)),
     })
 }
 
-/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of one account.
+/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of one account. Both ends are of the parameter
+/// alone, so that the index is read between them: joined to a row with them, PostgreSQL expects a
+/// ninth of the table, and reads all of it.
 async fn forget_tombstones(
     connection: &mut PgConnection,
     account_id: Uuid,
 ) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
-        WITH account AS MATERIALIZED (
-            SELECT encode(substring(sha256(uuid_send($1)) FOR 8), 'hex') AS id),
+        WITH remembered AS MATERIALIZED (
+            SELECT ctid
+              FROM idempotency_tombstones
+             WHERE id BETWEEN
+                   (encode(substring(sha256(uuid_send($1)) FOR 8), 'hex') || repeat('0', 16))::uuid
+                   AND
+                   (encode(substring(sha256(uuid_send($1)) FOR 8), 'hex') || repeat('f', 16))::uuid
+             ORDER BY id
+             LIMIT 500
+               FOR UPDATE SKIP LOCKED),
         deleted AS (
-            DELETE FROM idempotency_tombstones
-             WHERE id IN (SELECT tombstone.id
-                            FROM account, idempotency_tombstones AS tombstone
-                           WHERE tombstone.id
-                                 BETWEEN (account.id || repeat('0', 16))::uuid
-                                     AND (account.id || repeat('f', 16))::uuid
-                           LIMIT 500)
+            DELETE FROM idempotency_tombstones AS tombstone
+             USING remembered
+             WHERE tombstone.ctid = remembered.ctid
             RETURNING 1)
         SELECT count(*) AS "count!"
           FROM deleted

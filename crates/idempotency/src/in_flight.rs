@@ -260,7 +260,7 @@ pub(crate) mod tests {
     )]
 
     use super::*;
-    use crate::{FingerprintInput, Parameters};
+    use crate::{FingerprintInput, Parameters, Record, Reply};
 
     pub(crate) fn request(account: u128, path: &str) -> Request {
         let nothing = Parameters::Canonical(b"{}");
@@ -312,6 +312,36 @@ pub(crate) mod tests {
         let begins_again = matches!(answer, Followed::BeginAgain { is_in_use: true });
         assert!(begins_again, "{answer:?}");
         assert!(began.elapsed() >= RECLAIM_PAUSE / 2);
+    }
+
+    #[tokio::test]
+    async fn a_follower_of_another_request_is_answered_by_a_record_of_any_request_alone() {
+        for version in [crate::fingerprint::OF_ANY_REQUEST, 1] {
+            let in_flight = InFlight::new();
+            let leader = lead(&in_flight, &request(1, "/"));
+            let Place::Follower(follower) = in_flight.join(&request(1, "/other")) else {
+                panic!("it leads");
+            };
+            let record = Record {
+                reply: Reply::raw_json(409, "{}"),
+                request_id: "req_1".to_owned(),
+                method: "POST".to_owned(),
+                path: "/".to_owned(),
+                label: None,
+                fingerprint_version: version,
+                fingerprint: vec![0; 32],
+                created_at: chrono::DateTime::UNIX_EPOCH,
+                expires_at: chrono::DateTime::UNIX_EPOCH,
+                is_sealed: false,
+            };
+            leader.conclude(Outcome::replay(Arc::new(record)));
+            let now = Instant::now();
+            let followed = follower.follow(now, now).await;
+            let is_answered = matches!(followed, Followed::Answered(Outcome::Stored { .. }));
+            assert_eq!(is_answered, version != 1, "{followed:?}");
+            let is_reuse = matches!(followed, Followed::Answered(Outcome::Reused));
+            assert_eq!(is_reuse, version == 1, "{followed:?}");
+        }
     }
 
     #[tokio::test]

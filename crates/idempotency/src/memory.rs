@@ -14,7 +14,9 @@ use crate::{Fingerprint, Record, Reply, Request};
 /// Which keys are remembered, and what a request with one of them is answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// How long after its record has expired. `None`: no longer than the record.
+    /// How long after its record has expired. `None`: no longer than the record. Each sweep, in
+    /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
+    /// that it removes, and can tell only when others are remembered already.
     pub keep: Option<Duration>,
     /// Whether a key that is a UUID of version 7 and older than the retention is taken for one that
     /// has expired, where nothing else is known of it. Its time is the client's.
@@ -87,7 +89,8 @@ pub(crate) async fn read(
     );
     let row = row.fetch_optional(tx).await?;
     let fingerprint = request.fingerprint.bytes();
-    let is_same = |known: i64| fingerprint.starts_with(&known.to_be_bytes());
+    // A key that was given up has no fingerprint, and belonged to each request.
+    let is_same = |known: i64| known == 0 || fingerprint.starts_with(&known.to_be_bytes());
     Ok(Remembered {
         is_same_request: row.as_ref().map(|row| is_same(row.request)),
         expired_at: row.as_ref().map(|row| row.expired_at),
@@ -104,5 +107,26 @@ impl Remembered {
             expired_at: Some(record.expires_at),
             is_same_request: same.ok(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_flight::tests::request;
+
+    /// A step of a request that takes long would be refused, and the request never end.
+    #[test]
+    fn the_key_of_a_step_is_not_remembered() {
+        let recall = Recall {
+            keep: Some(PgInterval::default()),
+            by_time_in_key: true,
+        };
+        let whole = request(1, "/");
+        let step = Request {
+            is_step: true,
+            ..whole.clone()
+        };
+        assert!(recall.for_request(&whole).is_on() && !recall.for_request(&step).is_on());
     }
 }

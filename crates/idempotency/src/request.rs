@@ -31,7 +31,9 @@ pub struct Request {
     pub request_id: String,
     /// How long a duplicate waits for the one in flight before it is told that the key is in use.
     pub wait: Duration,
-    /// How long its record lives, if not as long as [`Settings::retention`] says.
+    /// How long its record lives, if not as long as [`Settings::retention`] says. It is counted
+    /// from the beginning of the transaction that claims the key, so it must be longer than
+    /// [`Settings::database_deadline`]: a record that is dead when it is committed is none.
     pub retention: Option<Duration>,
     /// Whether it belongs to a larger request, which has begun. Then it is neither counted nor
     /// refused where requests are, and the larger request tells why it failed.

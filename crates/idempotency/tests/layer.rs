@@ -9,6 +9,7 @@
 mod support;
 
 use std::{
+    mem,
     pin::Pin,
     rc::Rc,
     sync::{
@@ -28,8 +29,8 @@ use axum::{
 };
 use charge_once_idempotency::{Failure, Idempotency, IdempotentTx, SessionLimits, Settings};
 use http_body_util::{BodyExt, Full};
-use sqlx::PgPool;
-use support::{ACCOUNT, count, set_up, set_up_with, within_reason};
+use sqlx::{Connection, PgConnection, PgPool};
+use support::{ACCOUNT, count, set_up, set_up_with, until, within_reason};
 use tokio::{
     sync::Semaphore,
     task::{LocalSet, spawn_local},
@@ -80,6 +81,10 @@ async fn act(
             let swallowed = sqlx::query("SELECT 1 / 0").execute(&mut **tx.as_mut().unwrap());
             assert!(swallowed.await.is_err());
             201
+        }
+        "leave" | "leave-and-fail" => {
+            mem::forget(tx.as_mut().unwrap().begin().await?);
+            if body.ends_with("fail") { 503 } else { 201 }
         }
         "much" => return Ok((201, "x".repeat(LIMIT + 1), None)),
         "stream" => return Ok((201, body, tx)),
@@ -491,6 +496,31 @@ async fn a_transaction_that_outlives_its_handler_commits_nothing(pool: PgPool) {
     })
     .await;
     assert_eq!(count(&pool, BOOKINGS).await, 2);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_savepoint_that_a_handler_leaves_open_is_not_committed_and_not_handed_on(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    let options = pool.connect_options();
+    let mut aside = PgConnection::connect_with(&options).await.unwrap();
+    with_each(&idempotency, async |server| {
+        let left = server.post("one", "leave").await;
+        assert_eq!((left.status, left.original), (500, None));
+        assert_eq!(rows(&pool, &server).await, (0, 0));
+    })
+    .await;
+    // What is in doubt is closed, and what is rolled back is clean at once.
+    let sql = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    let mut open = async || -> i64 {
+        let counting = sqlx::query_scalar(sql).fetch_one(&mut aside);
+        counting.await.unwrap()
+    };
+    until("the connections are closed", async || open().await == 0).await;
+    let server = axum_server(&idempotency);
+    assert_eq!(server.post("two", "leave-and-fail").await.status, 503);
+    assert_eq!(open().await, 0);
+    assert_eq!(rows(&pool, &server).await, (0, 0));
 }
 
 #[sqlx::test(migrations = false)]

@@ -209,6 +209,32 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(pool: PgPool) {
     assert!(!phases.recover_one().await.unwrap());
 }
 
+/// Another process may complete it, which has not got the client's key.
+#[cfg(feature = "seal")]
+#[sqlx::test(migrations = false)]
+async fn a_request_in_phases_is_not_sealed(pool: PgPool) {
+    use charge_once_idempotency::{Seal, SealSecrets};
+
+    let (pool, _, client, phases) = set_up_phases(pool).await;
+    let seal = Seal::from(SealSecrets::new(["a secret of thirty-two characters"]).unwrap());
+    let seal = Seal {
+        seals: true,
+        ..seal
+    };
+    let parcel = || Request {
+        seal: Some(seal.clone()),
+        ..request(ACCOUNT, "one", "/parcels", "{}")
+    };
+    client.loses.store(1, Ordering::SeqCst);
+    failed(phases.run(parcel(), to("Elm Street")).await);
+    for _ in 0..2 {
+        let (record, _) = stored(phases.run(parcel(), to("Elm Street")).await);
+        assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
+    }
+    let plain = "SELECT count(*) FROM idempotency_keys WHERE key = 'one' AND status = 201";
+    assert_eq!(count(&pool, plain).await, 1);
+}
+
 /// Between the transaction that finds an operation in flight and the one that takes it over, the
 /// key is released and another request begins an operation of its own under it.
 #[sqlx::test(migrations = false)]

@@ -194,9 +194,14 @@ async fn wrong_requests_give_nothing_up() {
             "{key}"
         );
     }
+    // It would be stored.
+    let secret = abandon(&client, "sk_test_20260101abcdefgh20260101", "own-4").await;
+    assert_eq!(secret.code(), "idempotency_key_invalid");
+    let records = server.database.records().await;
     assert_eq!(client.charge("key-1").await.status, 201);
+    assert_eq!(server.database.records().await, records + 1);
     assert_eq!(server.database.charges().await, 1);
-    // Any key can be given up.
+    // Any other key can be given up.
     for (place, key) in ["a/b", "what?", "100%", "%41", "/abandon"]
         .iter()
         .enumerate()

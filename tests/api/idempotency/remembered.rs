@@ -235,7 +235,10 @@ async fn a_remembered_key_is_not_given_up_and_a_key_that_was_given_up_is_remembe
         let known = client.get("/idempotency-keys/key-1").await;
         assert_eq!(known.json()["status"], "expired");
     }
-    assert_eq!(error(&client.charge("key-2").await), expired());
+    let late = client.charge("key-2").await;
+    assert_eq!(error(&late), expired());
+    // It was not used for another request.
+    assert!(late.json()["error"].get("advice").is_none());
     assert_eq!(server.database.charges().await, 1);
 }
 

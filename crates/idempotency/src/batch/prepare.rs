@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -135,7 +135,11 @@ impl<R: Rows> Preparation<'_, R> {
         let (old, members) = members.into_iter().partition(|member| {
             let time = recall.time_in_key(&member.request);
             let retention = member.request.retention.unwrap_or(settings.retention);
-            time.is_some_and(|time| time <= self.now - retention)
+            // One that reaches back beyond all time leaves no key that is too old.
+            let retention = TimeDelta::from_std(retention).ok();
+            let oldest = retention.and_then(|retention| self.now.checked_sub_signed(retention));
+            time.zip(oldest)
+                .is_some_and(|(time, oldest)| time <= oldest)
         });
         let old: Vec<Member<R>> = old;
         old.into_iter()

@@ -53,6 +53,9 @@ const NOT_KEPT: [&str; 6] = [
 
 /// The transaction that claims the key of a request, as an argument of its handler. Statements run
 /// on it by `&mut *tx`. It ends with the handler: neither commit it nor keep it.
+///
+/// A `begin` on it that fails, since an error before it was swallowed, or whose future is dropped,
+/// makes sqlx roll all of it back. What the handler writes after that is committed by itself.
 pub struct IdempotentTx {
     connection: GuardedConnection,
     home: Arc<Home>,
