@@ -232,6 +232,7 @@ async fn a_remembered_key_is_not_given_up_and_a_key_that_was_given_up_is_remembe
         let told = abandon("key-1", &format!("own-{is_swept}")).await;
         assert_eq!(error(&told), expired());
         told.json()["error"].assert_shows(json!({"resource": charged.id()}));
+        assert!(told.json()["error"].get("advice").is_none(), "{told:?}");
         let known = client.get("/idempotency-keys/key-1").await;
         assert_eq!(known.json()["status"], "expired");
     }
