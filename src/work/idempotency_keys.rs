@@ -1,6 +1,6 @@
 //! `POST /idempotency-keys/{key}/abandon`: give a key up.
 //!
-//! Locks    the record of the key, if there is one
+//! Locks    the record of the key, if it has expired
 //! Writes   a record of the key that answers each request with it, unless there is one
 //! Emits    nothing
 //! Refuses  any parameter, and the key of its own request
