@@ -195,10 +195,10 @@ async fn a_key_that_is_remembered_as_expired_is_neither_refused_nor_given_up() {
     payment.send().await.unwrap();
     server.database.expire_records().await;
     for told in [payment.give_up().await, payment.send().await] {
-        let Err(Error::Expired(operation)) = told else {
-            panic!("{told:?}");
-        };
-        assert_eq!(&*operation, payment.operation());
+        match told {
+            Err(Error::Expired(operation)) => assert_eq!(&*operation, payment.operation()),
+            other => panic!("{other:?}"),
+        }
     }
     assert_eq!(files(&folder).len(), 2, "both stay open");
     assert_eq!(server.database.charges().await, 1);
