@@ -49,6 +49,10 @@ async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one
         known.json().assert_shows(json!({
             "key": key, "status": "expired", "resource": charged.id(), "response_status": null,
         }));
+        // An operator need not know whose key it is.
+        let url = [("DATABASE_URL", &*database.url), YEAR];
+        let shown = printed_by(&["keys", "show", &key], &url);
+        shown.must_have(&["its outcome is no longer kept", &charged.id()]);
         let late = client.charge(&key).await;
         assert_eq!(error(&late), expired());
         assert!(!late.is_replay());
