@@ -182,8 +182,8 @@ views! {
         /// What it means.
         meaning: &'static str = code.explanation();
         /// `same_key`: send the same request again later. `new_key`: a retry gets the same answer,
-        /// so what is wanted now needs a new key. `corrected`: nothing was stored; correct the
-        /// request.
+        /// so what is wanted now needs a new key. After `idempotency_key_expired`, first read what
+        /// was made. `corrected`: nothing was stored; correct the request.
         retry: &'static str [example = "new_key"] = code.retry();
         /// Its status.
         status: u16 [example = 402] = code.status();

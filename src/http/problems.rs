@@ -27,7 +27,9 @@ pub(super) struct Accepted(Option<Vec<HeaderValue>>);
 impl Accepted {
     /// Noted before the request moves on. It is read only for an error.
     pub(super) fn of(request: &ServiceRequest) -> Self {
-        let may_choose = Dialect::of_path(request.path()) == Dialect::Ietf;
+        // As the router reads the path: `/%761` is `/v1`.
+        let path = request.match_info().as_str();
+        let may_choose = Dialect::of_path(path) == Dialect::Ietf;
         Self(may_choose.then(|| request.headers().get_all(ACCEPT).cloned().collect()))
     }
 

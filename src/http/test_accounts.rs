@@ -35,13 +35,14 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
 
 /// Let keys expire
 ///
-/// Deletes the records of the account's completed idempotency keys, as if their time had come: each
-/// key is new again. Keys in flight stay, and so does the key of this request.
+/// Lets the records of the account's completed idempotency keys expire, as if their time had come:
+/// each key is new again, unless the server remembers it. Keys in flight stay, and so does the key
+/// of this request.
 #[utoipa::path(
     post, path = "/test/expire_keys", tag = "Test", operation_id = "expireKeys",
     params(MutatingHeaders),
     responses(
-        (status = 200, description = "How many keys are new again.", body = ExpiredKeysView),
+        (status = 200, description = "How many keys have expired.", body = ExpiredKeysView),
         MutatingErrors,
     ),
 )]

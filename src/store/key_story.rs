@@ -30,8 +30,9 @@ pub async fn has_begun(
     Ok(record.fetch_optional(connection).await?.is_some())
 }
 
-/// The accounts that have a record under a key, or a request with it in the log: an operator asks
-/// who does not know whose key it is. At most 100; closed accounts are left out. Takes no lock.
+/// The accounts that have a record under a key, or a request with it in the log, or of which it is
+/// remembered: an operator asks who does not know whose key it is. At most 100; closed accounts are
+/// left out. Takes no lock.
 pub async fn find_accounts(
     connection: &mut PgConnection,
     key: &str,
@@ -55,6 +56,11 @@ pub async fn find_accounts(
                   FROM request_log
                  WHERE account_id = accounts.id AND idempotency_key IN ($1, sealed.key)
                  LIMIT 1)
+                UNION ALL
+               (SELECT 1
+                  FROM idempotency_tombstones
+                 WHERE id = idempotency_tombstone_id(accounts.id, $1)
+                 LIMIT 1)
                 LIMIT 1) AS used
          WHERE accounts.closed_at IS NULL
          ORDER BY accounts.id
@@ -68,7 +74,8 @@ pub async fn find_accounts(
 
 /// Reads the story of a key: at most `requests_max` requests, and the events of the one that
 /// executed. That is `executed`, a `req_…`, or the first one that is left of the log. The key is
-/// looked for as it is, and as the hash that stands for it where its reply is sealed. Takes no lock.
+/// looked for as it is, and as the hash that stands for it where its reply is sealed. Takes no
+/// lock.
 pub async fn read(
     connection: &mut PgConnection,
     account: AccountId,

@@ -36,9 +36,9 @@ views! {
     pub struct ExpiredKeysView as ExpiredKeys of(deleted: u64, has_more: bool) {
         /// Always `expired_keys`.
         object: &'static str [pattern = "^expired_keys$"] = "expired_keys";
-        /// How many keys are new again.
+        /// How many keys have expired.
         deleted: u64 = deleted;
-        /// Whether there may be more: one request deletes 10,000 records at most.
+        /// Whether there may be more: one request lets 10,000 records expire at most.
         has_more: bool = has_more;
     }
 }

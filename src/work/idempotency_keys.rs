@@ -1,6 +1,6 @@
 //! `POST /idempotency-keys/{key}/abandon`: give a key up.
 //!
-//! Locks    the record of the key, if there is one
+//! Locks    the record of the key, if it has expired
 //! Writes   a record of the key that answers each request with it, unless there is one
 //! Emits    nothing
 //! Refuses  any parameter, and the key of its own request
@@ -45,7 +45,14 @@ impl Command for AbandonKey {
             Abandoned::Now(record) | Abandoned::Completed(record) => {
                 Ok((self.show)(key, (&*record).into())?)
             }
-            Abandoned::Remembered(remembered) => Err(Rejection::Refused(expired_key(&remembered))),
+            Abandoned::Remembered(remembered) => {
+                // It is no second request with the key that could be another one.
+                let remembered = Remembered {
+                    is_same_request: None,
+                    ..remembered
+                };
+                Err(Rejection::Refused(expired_key(&remembered)))
+            }
             Abandoned::Unfinished { continued_in, .. } => {
                 let cause = "a request with the key that is to be given up is at work";
                 let busy = Failure {

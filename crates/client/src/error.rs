@@ -37,8 +37,8 @@ pub enum Error {
     /// **Unknown.** Retry with the same key, and only with the same key.
     #[error("{0}")]
     GaveUp(Box<GaveUp>),
-    /// Too old to be sent again: its key may be forgotten, and the retry would be a new request. A
-    /// person must look up its outcome.
+    /// Too old to be sent again: its key may be forgotten, and the retry would be a new request. Or
+    /// the service says that its outcome is no longer kept. A person must look it up.
     #[error(
         "the operation with key {} is too old to be sent again: look up what became of it", .0.key()
     )]
@@ -78,11 +78,14 @@ impl Error {
 impl Error {
     /// The error of an operation whose key could not be given up: it decides nothing.
     pub(super) fn of_giving_up(self, operation: &KeyedRequest) -> Self {
-        let (attempts, reason, last) = if let Self::GaveUp(why) = self {
-            (why.attempts, why.reason, why.last)
-        } else {
-            let last = AttemptFailure::NoAnswer(self.to_string());
-            (1, Reason::EarlierAttempt, last)
+        let (attempts, reason, last) = match self {
+            // The key that was to be given up has expired.
+            Self::Expired(_) => return Self::Expired(Box::new(operation.clone())),
+            Self::GaveUp(why) => (why.attempts, why.reason, why.last),
+            other => {
+                let last = AttemptFailure::NoAnswer(other.to_string());
+                (1, Reason::EarlierAttempt, last)
+            }
         };
         Self::GaveUp(Box::new(GaveUp {
             key: Some(operation.key().to_owned()),

@@ -31,6 +31,7 @@ use reqwest::{
 };
 
 use self::{
+    keyed_request::abandoned_by,
     retry::Budget,
     sending::{Message, send},
 };
@@ -231,8 +232,8 @@ impl Client {
         }
     }
 
-    /// Sends what earlier processes left unfinished, oldest first, each under its own key, or goes on
-    /// to give it up. Call it at every start, before anything new.
+    /// Sends what earlier processes left unfinished, oldest first, each under its own key, or goes
+    /// on to give it up. Call it at every start, before anything new.
     pub async fn resume(&self) -> Result<Vec<Resumed>, Error> {
         let kept = self.with_store(|store| store.unfinished()).await?;
         let kept = kept.unwrap_or_default();
@@ -269,10 +270,12 @@ impl Client {
         Ok(all)
     }
 
-    /// Removes an operation from the store. Only for one whose outcome was found by other means.
+    /// Removes an operation from the store, and what gives its key up. Only for one whose outcome
+    /// was found by other means.
     pub async fn forget(&self, key: &str) -> Result<(), Error> {
-        let key = key.to_owned();
-        self.with_store(move |store| store.remove(&key)).await?;
+        for key in [key.to_owned(), abandoned_by(key)] {
+            self.with_store(move |store| store.remove(&key)).await?;
+        }
         Ok(())
     }
 

@@ -481,8 +481,8 @@ pub struct WebhookAttempt {
 pub struct KeyStatus {
     /// The key.
     pub key: String,
-    /// `completed`, `abandoned` (it was given up), `in_flight`, or `in_doubt`: an attempt may have
-    /// been executed.
+    /// `completed`, `abandoned` (it was given up), `expired` (its outcome is no longer kept),
+    /// `in_flight`, or `in_doubt`: an attempt may have been executed.
     pub status: String,
     /// Of its request.
     pub method: Option<String>,

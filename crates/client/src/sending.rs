@@ -93,6 +93,17 @@ impl Message<'_> {
             Self::Change(operation) => Some(operation.key.clone()),
         }
     }
+
+    /// The error for a refusal that decides every attempt.
+    fn refused(&self, refusal: Refusal) -> Error {
+        match self {
+            // Something may have been executed under the key. What, is no longer kept.
+            Self::Change(operation) if refusal.code == "idempotency_key_expired" => {
+                Error::Expired(Box::new((*operation).clone()))
+            }
+            Self::Read(_) | Self::Delete(_) | Self::Change(_) => refusal.into_error(),
+        }
+    }
 }
 
 /// Sends until there is an outcome. `was_sent` says that an earlier attempt may have been received,
@@ -130,7 +141,7 @@ pub(super) async fn send(
             }
             Judged::Refused(refusal) => {
                 inner.budget.answered();
-                return Err(refusal.into_error());
+                return Err(message.refused(refusal));
             }
             Judged::Doubtful(refusal) => {
                 inner.budget.answered();
@@ -203,7 +214,7 @@ fn judge(
             Judged::Doubtful(Refusal::of(&reply))
         }
         Verdict::Refused => Judged::Refused(Refusal::of(&reply)),
-        // The key was given up: the one 409 that decides every attempt.
+        // The key was given up, or has expired: the 409 that decide every attempt.
         Verdict::Undecided { .. } if reply.stored && reply.status == 409 => {
             Judged::Refused(Refusal::of(&reply))
         }

@@ -282,8 +282,8 @@ fn row(request: &Logged, payment: &Markup, locale: Locale) -> Markup {
 pub(super) fn outcome(request: &Logged) -> &'static str {
     match (request.outcome, request.status) {
         ("executed", Some(402)) => "declined",
-        // No other conflict is stored.
-        ("replayed", Some(409)) => "abandoned",
+        // The other conflict that is stored, of an expired key, names what was made.
+        ("replayed", Some(409)) if request.resource_id.is_none() => "abandoned",
         (outcome, _) => outcome,
     }
 }

@@ -183,3 +183,23 @@ async fn a_key_that_is_too_old_is_not_given_up() {
     assert!(matches!(refused, Err(Error::Expired(_))), "{refused:?}");
     assert_eq!(proxy.seen(), []);
 }
+
+/// The service knows that the key was used, and not what came of it.
+#[tokio::test]
+async fn a_key_that_is_remembered_as_expired_is_neither_refused_nor_given_up() {
+    let (server, client) = TestServer::with_client(&[("KEY_MEMORY", "365d"), FORGETFUL]).await;
+    let folder = TempDir::new().unwrap();
+    let url = format!("http://{}", client.address);
+    let client = keeping(url, &TestClock::default(), store(&folder));
+    let payment = payment(&client);
+    payment.send().await.unwrap();
+    server.database.expire_records().await;
+    for told in [payment.give_up().await, payment.send().await] {
+        match told {
+            Err(Error::Expired(operation)) => assert_eq!(&*operation, payment.operation()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(files(&folder).len(), 2, "both stay open");
+    assert_eq!(server.database.charges().await, 1);
+}

@@ -192,10 +192,12 @@ async fn the_envelope_stays_where_no_problem_is_preferred() {
         preferring(&two, PROBLEM).await.json(),
         problem_of(&envelope)
     );
-    let below = client.request(Method::GET, "/v1/charges/ch_no");
-    let below = preferring(&below, PROBLEM).await;
-    assert_eq!(below.header("content-type"), Some(JSON));
-    assert_eq!(below.header("vary"), None);
+    for prefix in ["/v1", "/%761"] {
+        let below = client.request(Method::GET, &format!("{prefix}/charges/ch_no"));
+        let below = preferring(&below, PROBLEM).await;
+        assert_eq!(below.header("content-type"), Some(JSON), "{prefix}");
+        assert_eq!(below.header("vary"), None, "{prefix}");
+    }
     // What is no error has one form.
     let created = client.request(Method::POST, "/charges").json(&charge());
     let created = created.header("idempotency-key", "key-1");

@@ -25,7 +25,7 @@ async fn nothing_is_executed_with_a_key_that_was_given_up() {
         "object": "idempotency_key", "key": "key-1", "status": "abandoned", "response_status": 409,
         "resource": null, "request": given_up.header("request-id").unwrap(),
     }));
-    // Whatever the request asks for, and in both dialects.
+    // Each request, and in both dialects.
     let late = client.charge("key-1").await;
     assert_eq!(error(&late), abandoned());
     assert!(late.is_replay());

@@ -49,6 +49,10 @@ async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one
         known.json().assert_shows(json!({
             "key": key, "status": "expired", "resource": charged.id(), "response_status": null,
         }));
+        // An operator need not know whose key it is.
+        let url = [("DATABASE_URL", &*database.url), YEAR];
+        let shown = printed_by(&["keys", "show", &key], &url);
+        shown.must_have(&["its outcome is no longer kept", &charged.id()]);
         let late = client.charge(&key).await;
         assert_eq!(error(&late), expired());
         assert!(!late.is_replay());
@@ -232,6 +236,7 @@ async fn a_remembered_key_is_not_given_up_and_a_key_that_was_given_up_is_remembe
         let told = abandon("key-1", &format!("own-{is_swept}")).await;
         assert_eq!(error(&told), expired());
         told.json()["error"].assert_shows(json!({"resource": charged.id()}));
+        assert!(told.json()["error"].get("advice").is_none(), "{told:?}");
         let known = client.get("/idempotency-keys/key-1").await;
         assert_eq!(known.json()["status"], "expired");
     }
