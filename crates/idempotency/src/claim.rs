@@ -140,7 +140,7 @@ pub(crate) async fn claim(
             Some(Found::Expired(record)) => {
                 let taken = take_over(tx, request, &retention).await;
                 match taken {
-                    Ok(true) => recalled(tx, request, *record, &retention, recall).await,
+                    Ok(true) => recalled(tx, request, *record, recall).await,
                     Ok(false) => Ok(Claim::Vanished),
                     Err(error) => Err(error),
                 }
@@ -185,7 +185,7 @@ async fn insert(
                 label, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
         ON CONFLICT DO NOTHING
-        RETURNING CASE WHEN $10::timestamptz <= now() - $9::interval THEN true
+        RETURNING CASE WHEN $10::timestamptz <= now() THEN true
                        WHEN $11::interval IS NULL THEN false
                        ELSE idempotency_key_is_remembered(idempotency_tombstone_id($1, $2), $11)
                        END AS "is_remembered!"
@@ -199,7 +199,7 @@ async fn insert(
         request.request_id,
         request.label,
         retention,
-        recall.time_in_key(request),
+        recall.end_by_key(request),
         recall.keep,
     );
     Ok(match is_remembered.fetch_optional(tx).await? {
@@ -214,18 +214,16 @@ async fn recalled(
     tx: &mut PgConnection,
     request: &Request,
     expired: Record,
-    retention: &PgInterval,
     recall: Recall,
 ) -> Result<Claim, sqlx::Error> {
     let is_remembered = sqlx::query_scalar!(
         r#"
         SELECT coalesce($1::timestamptz > now() - $2::interval, false)
-            OR coalesce($3::timestamptz <= now() - $4::interval, false) AS "is_remembered!"
+            OR coalesce($3::timestamptz <= now(), false) AS "is_remembered!"
         "#,
         expired.expires_at,
         recall.keep,
-        recall.time_in_key(request),
-        retention,
+        recall.end_by_key(request),
     );
     Ok(match recall.is_on() && is_remembered.fetch_one(tx).await? {
         true => Claim::Remembered(Remembered::of(expired, &request.fingerprint)),

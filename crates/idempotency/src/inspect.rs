@@ -47,6 +47,7 @@ impl Inspected {
     #[must_use]
     pub fn status(&self) -> Option<&'static str> {
         match self {
+            Self::Completed(record) if record.is_of_any_request() => Some("abandoned"),
             Self::Completed(_) => Some("completed"),
             Self::InFlight(request) => {
                 Some(request.as_ref().map_or("in_flight", KnownRequest::status))

@@ -179,7 +179,7 @@ impl Idempotency {
         Ok(Self {
             pool: pool.into(),
             retention: PgInterval::try_from(settings.retention)?,
-            recall: Recall::of(settings.memory.as_ref())?,
+            recall: Recall::of(&settings)?,
             settings,
             in_flight: InFlight::new(),
             runtime: Handle::current(),

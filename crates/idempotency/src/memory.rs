@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Fingerprint, Record, Reply, Request};
+use crate::{Fingerprint, Record, Reply, Request, Settings};
 
 /// Which keys are remembered, and what a request with one of them is answered.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,8 @@ pub struct Memory {
     /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
     /// that it removes, and can tell only when others are remembered already.
     pub keep: Option<Duration>,
-    /// Whether a key that is a UUID of version 7 and older than the retention is taken for one that
-    /// has expired, where nothing else is known of it. Its time is the client's.
+    /// Whether a key that is a UUID of version 7 and older than [`Settings::retention`] is taken for
+    /// one that has expired, where nothing else is known of it. Its time is the client's.
     pub by_time_in_key: bool,
     /// The answer, which is stored as that of any refusal: a 4xx.
     pub answer: fn(&Remembered) -> Reply,
@@ -40,20 +40,24 @@ pub struct Remembered {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Recall {
     pub(crate) keep: Option<PgInterval>,
-    by_time_in_key: bool,
+    /// How long keys live after the time in them, where that counts.
+    life_by_key: Option<TimeDelta>,
 }
 
 impl Recall {
-    pub(crate) fn of(memory: Option<&Memory>) -> Result<Self, BoxDynError> {
+    pub(crate) fn of(settings: &Settings) -> Result<Self, BoxDynError> {
+        let memory = settings.memory.as_ref();
         let keep = memory.and_then(|memory| memory.keep);
+        let counts = memory.is_some_and(|memory| memory.by_time_in_key);
+        let life = counts.then(|| TimeDelta::from_std(settings.retention));
         Ok(Self {
             keep: keep.map(PgInterval::try_from).transpose()?,
-            by_time_in_key: memory.is_some_and(|memory| memory.by_time_in_key),
+            life_by_key: life.transpose()?,
         })
     }
 
     pub(crate) fn is_on(self) -> bool {
-        self.keep.is_some() || self.by_time_in_key
+        self.keep.is_some() || self.life_by_key.is_some()
     }
 
     /// A step's key is not known outside of its request, which is refused itself.
@@ -64,14 +68,15 @@ impl Recall {
         }
     }
 
-    /// The time that the key says it is of, where that counts.
-    pub(crate) fn time_in_key(self, request: &Request) -> Option<DateTime<Utc>> {
-        let key = Uuid::try_parse(request.key.as_str());
-        let key = key.ok().filter(|_| self.by_time_in_key)?;
+    /// When the key has expired by the time in it, where that counts.
+    pub(crate) fn end_by_key(self, request: &Request) -> Option<DateTime<Utc>> {
+        let life = self.life_by_key?;
+        let key = Uuid::try_parse(request.key.as_str()).ok()?;
         let (seconds, nanoseconds) = key.get_timestamp()?.to_unix();
         let is_of_time = key.get_version_num() == 7;
         let seconds = i64::try_from(seconds).ok().filter(|_| is_of_time)?;
-        DateTime::from_timestamp(seconds, nanoseconds)
+        let made = DateTime::from_timestamp(seconds, nanoseconds)?;
+        made.checked_add_signed(life)
     }
 }
 
@@ -120,7 +125,7 @@ mod tests {
     fn the_key_of_a_step_is_not_remembered() {
         let recall = Recall {
             keep: Some(PgInterval::default()),
-            by_time_in_key: true,
+            life_by_key: Some(TimeDelta::days(1)),
         };
         let whole = request(1, "/");
         let step = Request {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -129,17 +129,10 @@ impl<R: Rows> Preparation<'_, R> {
 
     /// Without the members whose keys may be known by their time: a request by itself finds out.
     fn without_old_keys(&self, members: Vec<Member<R>>) -> Vec<Member<R>> {
-        let Idempotency {
-            settings, recall, ..
-        } = self.idempotency;
+        let recall = self.idempotency.recall;
         let (old, members) = members.into_iter().partition(|member| {
-            let time = recall.time_in_key(&member.request);
-            let retention = member.request.retention.unwrap_or(settings.retention);
-            // One that reaches back beyond all time leaves no key that is too old.
-            let retention = TimeDelta::from_std(retention).ok();
-            let oldest = retention.and_then(|retention| self.now.checked_sub_signed(retention));
-            time.zip(oldest)
-                .is_some_and(|(time, oldest)| time <= oldest)
+            let end = recall.end_by_key(&member.request);
+            end.is_some_and(|end| end <= self.now)
         });
         let old: Vec<Member<R>> = old;
         old.into_iter()
