@@ -78,14 +78,15 @@ impl Error {
 impl Error {
     /// The error of an operation whose key could not be given up: it decides nothing.
     pub(super) fn of_giving_up(self, operation: &KeyedRequest) -> Self {
-        let (attempts, reason, last) = match self {
-            // The key that was to be given up has expired.
-            Self::Expired(_) => return Self::Expired(Box::new(operation.clone())),
-            Self::GaveUp(why) => (why.attempts, why.reason, why.last),
-            other => {
-                let last = AttemptFailure::NoAnswer(other.to_string());
-                (1, Reason::EarlierAttempt, last)
-            }
+        // The key that was to be given up has expired.
+        if let Self::Expired(_) = self {
+            return Self::Expired(Box::new(operation.clone()));
+        }
+        let (attempts, reason, last) = if let Self::GaveUp(why) = self {
+            (why.attempts, why.reason, why.last)
+        } else {
+            let last = AttemptFailure::NoAnswer(self.to_string());
+            (1, Reason::EarlierAttempt, last)
         };
         Self::GaveUp(Box::new(GaveUp {
             key: Some(operation.key().to_owned()),

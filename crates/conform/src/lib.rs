@@ -1,5 +1,5 @@
-//! Tries to make any HTTP API do the same thing twice under one idempotency key, and any receiver of
-//! webhooks under one event.
+//! Tries to make any HTTP API do the same thing twice under one idempotency key, and any receiver
+//! of webhooks under one event.
 //!
 //! ```text
 //! config.rs   what the API is: requests, how effects are counted, what it promises

@@ -45,8 +45,8 @@ enum Mistake {
     LeaseAsLongAsWork,
     /// A lease that is shorter than the work, too, but each duplicate renews it.
     LeaseRenewedByDuplicates,
-    /// Takes a claim for an outcome, and never frees it: a retry of work that failed is told that it
-    /// is done.
+    /// Takes a claim for an outcome, and never frees it: a retry of work that failed is told that
+    /// it is done.
     ClaimedIsDone,
     /// Stores the reply, and then commits the effect.
     ReplayBeforeCommit,

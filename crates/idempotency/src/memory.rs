@@ -18,8 +18,8 @@ pub struct Memory {
     /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
     /// that it removes, and can tell only when others are remembered already.
     pub keep: Option<Duration>,
-    /// Whether a key that is a UUID of version 7 and older than [`Settings::retention`] is taken for
-    /// one that has expired, where nothing else is known of it. Its time is the client's.
+    /// Whether a key that is a UUID of version 7 and older than [`Settings::retention`] is taken
+    /// for one that has expired, where nothing else is known of it. Its time is the client's.
     pub by_time_in_key: bool,
     /// The answer, which is stored as that of any refusal: a 4xx.
     pub answer: fn(&Remembered) -> Reply,

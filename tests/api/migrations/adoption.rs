@@ -90,8 +90,8 @@ async fn back_to_release_0_2(kept: usize, database: &TestDatabase) {
     }
 }
 
-/// A statement for each view, function, table, column, constraint and index that there is, which drops it if
-/// it is still there.
+/// A statement for each view, function, table, column, constraint and index that there is, which
+/// drops it if it is still there.
 async fn drops(database: &TestDatabase) -> Vec<String> {
     let drops = "
          WITH tables AS (

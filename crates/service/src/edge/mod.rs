@@ -4,7 +4,8 @@
 //! - `media_type` is a body's one type. It refuses a compressed body.
 //! - `protect` keeps browsers from guessing a reply's type, running it or caching it.
 //! - `KnownRoutes` finds the route nearest to a mistyped path.
-//! - `encode_segment`, `last_segment`, `segment_from_the_end` and `decoded_path` are for names in paths.
+//! - `encode_segment`, `last_segment`, `segment_from_the_end` and `decoded_path` are for names in
+//!   paths.
 //! - `known_method` keeps unknown methods out of logs and metrics.
 //! - `preferred_wait` reads `Prefer: wait=N`, and `preferred_retention` `retain=N`.
 //! - `accepts_html` and `Layout` show people a page without scripts.
