@@ -66,6 +66,9 @@ FITTING |= {f"created[{end}]" for end in ("gt", "gte", "lt", "lte")}
 # Parameters that refuse the id of a failed charge.
 OF_FAILED_CHARGES = {("/refunds", "charge"), ("/charges/{id}/capture", "id")}
 
+# The key that a request gives up.
+ABANDON = ("/idempotency-keys/{key}/abandon", "key")
+
 # Errors of a body or a query that can't be decoded. Even a test card's number is forbidden in it,
 # because its position is unknown.
 UNDECODABLE = {"body_invalid", "parameter_invalid", "card_number_forbidden"}
@@ -258,6 +261,8 @@ def is_refused_for_a_reason(case, response, error, sent):
     return (
         code in STATE
         or (code == "parameter_invalid" and param in FITTING)
+        # A request doesn't give its own key up.
+        or (code == "parameter_invalid" and (case.path, param) == ABANDON)
         # A parameter may name what isn't there.
         or code == "resource_missing"
         # Of a DELETE, Schemathesis tries a version that the document's pattern doesn't allow.
