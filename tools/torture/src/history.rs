@@ -224,7 +224,7 @@ pub(crate) struct Reply {
 }
 
 /// Headers about a delivery or a connection, not about the outcome. The contract names them.
-const DELIVERY_HEADERS: [&str; 9] = [
+const DELIVERY_HEADERS: [&str; 10] = [
     "request-id",
     "idempotent-replayed",
     "preference-applied",
@@ -233,6 +233,9 @@ const DELIVERY_HEADERS: [&str; 9] = [
     "keep-alive",
     "transfer-encoding",
     "date",
+    // Below /v1, no other form of an error can be asked for. The answer to a key that was given up
+    // is that of requests on both sides.
+    "vary",
     "server",
 ];
 
