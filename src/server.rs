@@ -323,7 +323,7 @@ async fn apps(
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
-        policy: ServedDocument::of(&policy(&config.values, &mut openapi::document()))?,
+        policy: ServedDocument::of(&policy(&config.values, &mut openapi::usual()))?,
         seal: config.seal.clone(),
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),

@@ -18,9 +18,7 @@ pub(super) fn run() -> Result<(), BoxError> {
         return Err(public_key_for_strangers(key).into());
     }
     let by_route = config.values.ttl_by_route.as_ref();
-    if let Some(expected) =
-        by_route.and_then(|times| unknown_route(times, &mut openapi::document()))
-    {
+    if let Some(expected) = by_route.and_then(|times| unknown_route(times, &mut openapi::usual())) {
         let variable = "IDEMPOTENCY_TTL_BY_ROUTE";
         return Err(ConfigError::Value { variable, expected }.into());
     }

@@ -69,9 +69,7 @@ impl KeyModes {
             .find(|(prefix, _)| is_below(prefix))
             .is_some_and(|(_, assigns)| *assigns)
     }
-}
 
-impl KeyModes {
     /// Whether the server assigns keys, by prefix, the empty one included.
     pub fn by_prefix(&self) -> impl Iterator<Item = (&str, bool)> {
         let all = (!self.prefixes.contains_key("")).then_some(("", false));

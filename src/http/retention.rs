@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn unknown(values: &Values) -> Option<String> {
-        let document = &mut crate::http::openapi::document();
+        let document = &mut crate::http::openapi::usual();
         unknown_route(values.ttl_by_route.as_ref().unwrap(), document)
     }
 

@@ -73,9 +73,7 @@ impl Error {
             Self::GaveUp(_) | Self::Expired(_) | Self::Store(_) | Self::Unusable(_) => false,
         }
     }
-}
 
-impl Error {
     /// The error of an operation whose key could not be given up: it decides nothing.
     pub(super) fn of_giving_up(self, operation: &KeyedRequest) -> Self {
         // The key that was to be given up has expired.

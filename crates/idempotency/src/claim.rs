@@ -137,14 +137,11 @@ pub(crate) async fn claim(
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
             // Others find the same expired row. The UPDATE lets one of them through.
-            Some(Found::Expired(record)) => {
-                let taken = take_over(tx, request, &retention).await;
-                match taken {
-                    Ok(true) => recalled(tx, request, *record, recall).await,
-                    Ok(false) => Ok(Claim::Vanished),
-                    Err(error) => Err(error),
-                }
-            }
+            Some(Found::Expired(record)) => match take_over(tx, request, &retention).await {
+                Ok(true) => recalled(tx, request, *record, recall).await,
+                Ok(false) => Ok(Claim::Vanished),
+                Err(error) => Err(error),
+            },
         },
         Err(error) => Err(error),
     };

@@ -14,7 +14,6 @@ const CURRENT_VERSION: i16 = 1;
 /// up. Its fingerprint is [`NO_FINGERPRINT`].
 pub(crate) const OF_ANY_REQUEST: i16 = 0;
 
-#[allow(dead_code, reason = "an add-on gives keys up")]
 pub(crate) const NO_FINGERPRINT: [u8; 32] = [0; 32];
 
 /// Set in front of everything else, so that this hash can't be mistaken for another use of SHA-256.

@@ -116,8 +116,6 @@ pub use layer::actix::{IdempotencyMiddleware, IdempotentService};
 pub use layer::axum::{IdempotencyLayer, IdempotencyService};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
-#[cfg(feature = "seal")]
-pub use migrations::{SEAL_MIGRATIONS, SEAL_MIGRATIONS_TABLE};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect, LeaseSettings, Leased,
@@ -128,7 +126,9 @@ pub use replay_cache::{ReplayCache, ReplayCacheObserver};
 #[cfg(feature = "report")]
 pub use report::KeyReport;
 #[cfg(feature = "seal")]
-pub use seal_secrets::{SEAL_SECRET_MIN_BYTES, SealSecrets, SealSecretsError};
+pub use seal_secrets::{
+    SEAL_MIGRATIONS, SEAL_MIGRATIONS_TABLE, SEAL_SECRET_MIN_BYTES, SealSecrets, SealSecretsError,
+};
 #[cfg(feature = "workflow")]
 pub use workflow::{Step, Steps, WorkflowName, WorkflowNameError};
 

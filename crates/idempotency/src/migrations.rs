@@ -29,21 +29,6 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// Where [`SEAL_MIGRATIONS`] are counted.
-#[cfg(feature = "seal")]
-pub const SEAL_MIGRATIONS_TABLE: &str = "idempotency_seal_migrations";
-
-/// What a database needs before a record in it is sealed, after [`MIGRATIONS`]: an index, which
-/// costs each claim something, so that only who seals has it. It stays when nothing is sealed any
-/// more.
-#[cfg(feature = "seal")]
-pub static SEAL_MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
-    let mut migrator = sqlx::migrate!("migrations/seal");
-    migrator.dangerous_set_table_name(SEAL_MIGRATIONS_TABLE);
-    migrator.set_ignore_missing(true);
-    migrator
-});
-
 /// Creates what is missing of the tables: in the schema that has them, or else in the current one,
 /// from then on the session's only one, also for the application's own tables. Returns its name for
 /// [`pin_session`](crate::pin_session). Fails if two schemas have the tables, or one that the

@@ -72,8 +72,8 @@ impl Request {
     }
 
     /// The same request, whose own record is not sealed.
-    #[cfg(any(feature = "phases", feature = "abandon"))]
-    pub(crate) fn unsealed(mut self) -> Self {
+    #[must_use]
+    pub fn unsealed(mut self) -> Self {
         if let Some(seal) = &mut self.seal {
             seal.seals = false;
         }

@@ -7,14 +7,31 @@
 //! XChaCha20-Poly1305 with a random nonce. Stored is a version, an id of the secret, the nonce, and
 //! what the cipher makes of the body.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce, aead::Aead, aead::Payload};
 use hkdf::Hkdf;
 use sha2::Sha256;
+use sqlx::migrate::Migrator;
 use uuid::Uuid;
 
 use crate::{Cipher, Failure, Seal};
+
+/// Where [`SEAL_MIGRATIONS`] are counted.
+pub const SEAL_MIGRATIONS_TABLE: &str = "idempotency_seal_migrations";
+
+/// What a database needs before a record in it is sealed, after
+/// [`MIGRATIONS`](crate::MIGRATIONS): an index. It costs each claim something, so only an
+/// application that seals makes it. It stays when nothing is sealed any more.
+pub static SEAL_MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!("migrations/seal");
+    migrator.dangerous_set_table_name(SEAL_MIGRATIONS_TABLE);
+    migrator.set_ignore_missing(true);
+    migrator
+});
 
 /// The shortest secret, in bytes: `openssl rand -hex 32` makes one of 64.
 pub const SEAL_SECRET_MIN_BYTES: usize = 32;

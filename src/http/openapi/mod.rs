@@ -166,6 +166,11 @@ static USUAL: LazyLock<(utoipa::openapi::OpenApi, io::Result<Arc<ServedDocument>
         (document, served)
     });
 
+/// A copy of the document, which is put together once in a process.
+pub fn usual() -> utoipa::openapi::OpenApi {
+    USUAL.0.clone()
+}
+
 /// The document as programs get it from a server with these settings. That of the usual ones is
 /// rendered and compressed once in a process.
 pub fn served(values: &Values) -> io::Result<Arc<ServedDocument>> {
