@@ -9,7 +9,10 @@ use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::{
-    commands::{Origin, replies::checked},
+    commands::{
+        Origin,
+        replies::{checked, error_reply},
+    },
     idempotency::{
         Abandoned, Command, Failure, Idempotency, KnownRequest, Rejection, Remembered, Reply,
         Request,
@@ -39,8 +42,7 @@ impl Command for AbandonKey {
             let message = "The Idempotency-Key is that of this request. It gives another one up.";
             return Err(ApiError::invalid("key", message).into());
         }
-        let answer = ApiError::explained(ErrorCode::IdempotencyKeyAbandoned);
-        let answer = Reply::json(answer.status(), &answer.envelope())?;
+        let answer = error_reply(&ApiError::explained(ErrorCode::IdempotencyKeyAbandoned))?;
         match self.idempotency.abandon(tx, &self.given_up, answer).await? {
             Abandoned::Now(record) | Abandoned::Completed(record) => {
                 Ok((self.show)(key, (&*record).into())?)
@@ -72,6 +74,5 @@ pub fn expired_key(remembered: &Remembered) -> Reply {
         error.about.advice = Some("The key was used for another request than this one.");
     }
     error.about.resource.clone_from(&remembered.resource_id);
-    let body = serde_json::to_vec(&error.envelope()).unwrap_or_default();
-    Reply::raw_json(error.status(), body)
+    error_reply(&error).unwrap_or_else(|_| Reply::raw_json(error.status(), Vec::new()))
 }

@@ -34,6 +34,8 @@ async fn nothing_is_executed_with_a_key_that_was_given_up() {
         given_up.header("request-id")
     );
     assert_eq!(late.header("stripe-should-retry"), Some("false"));
+    let described_by = "</errors#idempotency_key_abandoned>; rel=\"describedby\"";
+    assert_eq!(late.header("link"), Some(described_by));
     let order = client.post("/v1/orders", "key-1", &json!({"a": "b"})).await;
     assert_eq!(order.body, late.body);
     let deletion = client.request(Method::DELETE, "/customers/cus_1");

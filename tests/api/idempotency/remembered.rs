@@ -56,6 +56,8 @@ async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one
         let late = client.charge(&key).await;
         assert_eq!(error(&late), expired());
         assert!(!late.is_replay());
+        let described_by = "</errors#idempotency_key_expired>; rel=\"describedby\"";
+        assert_eq!(late.header("link"), Some(described_by));
         late.json()["error"].assert_shows(json!({
             "resource": charged.id(), "resource_url": format!("/charges/{}", charged.id()),
         }));
