@@ -345,9 +345,12 @@ pub(crate) fn idempotency(
     let settings = Settings {
         retention: config.values.idempotency_ttl,
         database_deadline: config.values.database_deadline,
-        memory: memory(&config.values),
     };
-    Idempotency::new(database.connections().clone(), settings)
+    let idempotency = Idempotency::new(database.connections().clone(), settings)?;
+    match memory(&config.values) {
+        Some(memory) => idempotency.remembering(memory),
+        None => Ok(idempotency),
+    }
 }
 
 /// What is known of keys whose outcomes have expired.

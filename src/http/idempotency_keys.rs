@@ -5,7 +5,7 @@ use charge_once_service::edge::{last_segment, segment_from_the_end};
 use super::{prelude::*, request::forbidden_key, retention::longest};
 use crate::{
     idempotency::{
-        Failure, IdempotencyKey, Inspected, KnownRequest, Remembered, Reply, Request, Step,
+        Expired, Failure, IdempotencyKey, Inspected, KnownRequest, Reply, Request, Step,
     },
     work::AbandonKey,
 };
@@ -64,11 +64,11 @@ views! {
 impl KeyObject {
     /// Of a key whose outcome is no longer kept.
     #[must_use]
-    pub fn expired(self, remembered: Remembered) -> Self {
+    pub fn expired(self, expired: Expired) -> Self {
         Self {
             status: "expired",
-            resource: remembered.resource_id,
-            expires: remembered.expired_at.map(|at| at.timestamp()),
+            resource: expired.answer.resource_id,
+            expires: expired.at.map(|at| at.timestamp()),
             ..self
         }
     }

@@ -47,14 +47,6 @@ impl Command for AbandonKey {
             Abandoned::Now(record) | Abandoned::Completed(record) => {
                 Ok((self.show)(key, (&*record).into())?)
             }
-            Abandoned::Remembered(remembered) => {
-                // It is no second request with the key that could be another one.
-                let remembered = Remembered {
-                    is_same_request: None,
-                    ..remembered
-                };
-                Err(Rejection::Refused(expired_key(&remembered)))
-            }
             Abandoned::Unfinished { continued_in, .. } => {
                 let cause = "a request with the key that is to be given up is at work";
                 let busy = Failure {

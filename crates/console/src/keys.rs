@@ -184,11 +184,11 @@ fn headline(story: &Story) -> Markup {
             "warn",
             html! { "In flight: there is no outcome yet. A retry with this key is safe." },
         ),
-        Inspected::Expired(remembered) => (
+        Inspected::Expired(expired) => (
             "warn",
             html! {
                 "Expired: its outcome is no longer kept. "
-                @if let Some(id) = &remembered.resource_id { "It made " (resource(id)) ". " }
+                @if let Some(id) = &expired.answer.resource_id { "It made " (resource(id)) ". " }
                 "A request with this key is refused."
             },
         ),

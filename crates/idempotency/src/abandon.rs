@@ -8,9 +8,10 @@ use std::{sync::Arc, time::Duration};
 use sqlx::PgConnection;
 
 use crate::{
-    Failure, Fingerprint, Idempotency, Record, Rejection, Remembered, Reply, Request, RunAgain,
+    Failure, Fingerprint, Idempotency, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Claim},
     inspect::leases_of,
+    recall::Claimed,
     reply::save,
 };
 
@@ -22,9 +23,6 @@ pub enum Abandoned {
     Now(Arc<Record>),
     /// A request with it ended before, with this outcome.
     Completed(Arc<Record>),
-    /// A request with it ended before, and its record has expired. The caller undoes its writes,
-    /// which are the claim of the key.
-    Remembered(Remembered),
     /// A request with it is at work, in several transactions.
     Unfinished {
         /// It may have been executed, and its answer is not known.
@@ -38,7 +36,8 @@ impl Idempotency {
     /// Gives a key up: each request that comes with it, whatever it asks for, gets `reply`.
     /// `request` is the one that gives up, with the key that it gives up; its fingerprint is not
     /// kept. Runs in the transaction of a command, and waits for a request with the key that is in
-    /// its own, as for any locked row.
+    /// its own, as for any locked row. Refused where a request with the key ended before, and its
+    /// record has expired.
     pub async fn abandon(
         &self,
         tx: &mut PgConnection,
@@ -51,13 +50,17 @@ impl Idempotency {
             ..request.clone()
         }
         .unsealed();
-        match claim::claim(tx, &request, retention, self.recall).await? {
-            Claim::Mine => {
+        match claim::claim(tx, &request, retention).await? {
+            Claim::Mine(expired) => {
+                let request = &request;
+                let claimed = Claimed { request, expired };
+                if let Some(expired) = self.look_back(tx, "", claimed).await? {
+                    return Err(Rejection::Refused(expired.answer));
+                }
                 let (account_id, key) = (request.account_id, request.key.as_str());
                 let record = save(tx, account_id, key, (reply, None)).await?;
                 Ok(Abandoned::Now(Arc::new(record)))
             }
-            Claim::Remembered(remembered) => Ok(Abandoned::Remembered(remembered)),
             Claim::Completed(record) if record.is_of_any_request() => Ok(Abandoned::Now(record)),
             Claim::Completed(record) => Ok(Abandoned::Completed(record)),
             Claim::Unfinished(_) => {

@@ -9,10 +9,7 @@ use sqlx::{PgConnection, Postgres, Transaction, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::{
-    Failure, GuardedConnection, Record, Reply, Request,
-    acknowledged::commit,
-    connection::begin,
-    memory::{self, Recall, Remembered},
+    Failure, GuardedConnection, Record, Reply, Request, acknowledged::commit, connection::begin,
     reply::sqlstate,
 };
 
@@ -45,11 +42,8 @@ pub(crate) const ROW_LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT idempotency_work";
 
 pub(crate) enum Claim {
-    /// The key was free or expired, and now belongs to this transaction.
-    Mine,
-    /// It belongs to this transaction, and the record of an earlier request has expired: to be
-    /// refused.
-    Remembered(Remembered),
+    /// The key was free, or that of an expired record, and now belongs to this transaction.
+    Mine(Option<Box<Record>>),
     /// The outcome of an earlier request, unexpired.
     Completed(Arc<Record>),
     /// Another transaction holds the key, or the whole table, for too long: [`Claim::release`].
@@ -64,18 +58,12 @@ impl Claim {
     /// Its name, in the span of a claim.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Mine => "mine",
-            Self::Remembered(_) => "remembered",
+            Self::Mine(_) => "mine",
             Self::Completed(_) => "completed",
             Self::HeldElsewhere => "held_elsewhere",
             Self::Unfinished(_) => "unfinished",
             Self::Vanished => "vanished",
         }
-    }
-
-    /// Whether the key belongs to this transaction.
-    pub(crate) fn is_mine(&self) -> bool {
-        matches!(self, Self::Mine | Self::Remembered(_))
     }
 
     /// Whether it is what a committed row says. If the session of its COMMIT ended while it waited
@@ -121,24 +109,19 @@ pub(crate) async fn claim(
     tx: &mut PgConnection,
     request: &Request,
     retention: PgInterval,
-    recall: Recall,
 ) -> Result<Claim, sqlx::Error> {
-    let recall = recall.for_request(request);
     // Insert first. With a look before it, two transactions would both find nothing, and both work.
-    let outcome = match insert(tx, request, &retention, recall).await {
-        Ok(Inserted::New) => return Ok(Claim::Mine),
-        Ok(Inserted::Remembered) => {
-            return Ok(Claim::Remembered(memory::read(tx, request).await?));
-        }
+    let outcome = match insert(tx, request, &retention).await {
+        Ok(true) => return Ok(Claim::Mine(None)),
         // A new statement has a new snapshot, which sees the row that the insert ran into.
-        Ok(Inserted::Not) => match read(tx, request).await? {
+        Ok(false) => match read(tx, request).await? {
             // The row was deleted in between: by the sweep, or by a process that released the key.
             None => Ok(Claim::Vanished),
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
             // Others find the same expired row. The UPDATE lets one of them through.
             Some(Found::Expired(record)) => match take_over(tx, request, &retention).await {
-                Ok(true) => recalled(tx, request, *record, recall).await,
+                Ok(true) => Ok(Claim::Mine(Some(record))),
                 Ok(false) => Ok(Claim::Vanished),
                 Err(error) => Err(error),
             },
@@ -157,35 +140,20 @@ fn is_lock_wait_over(error: &sqlx::Error) -> bool {
     sqlstate(error).is_some_and(|code| code == "55P03" || code == "57014")
 }
 
-enum Inserted {
-    New,
-    /// But the record of an earlier request has expired, and is remembered.
-    Remembered,
-    /// A committed row has the key, or the hash that stands for it in a sealed record.
-    Not,
-}
-
-/// Inserts the record. Waits while an uncommitted one has the key.
-///
-/// Whether the key is remembered is asked when it is claimed. Asked before, a sweep that is about
-/// to commit would go unnoticed: the insert waits for it, and then finds the key free.
+/// Inserts the record. `false`: a committed row has the key, or the hash that stands for it in a
+/// sealed record. Waits while an uncommitted one has it.
 async fn insert(
     tx: &mut PgConnection,
     request: &Request,
     retention: &PgInterval,
-    recall: Recall,
-) -> Result<Inserted, sqlx::Error> {
-    let is_remembered = sqlx::query_scalar!(
+) -> Result<bool, sqlx::Error> {
+    let inserted = sqlx::query!(
         r#"
         INSERT INTO idempotency_keys
                (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
                 label, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now(), now() + $9::interval)
         ON CONFLICT DO NOTHING
-        RETURNING CASE WHEN $10::timestamptz <= now() THEN true
-                       WHEN $11::interval IS NULL THEN false
-                       ELSE idempotency_key_is_remembered(idempotency_tombstone_id($1, $2), $11)
-                       END AS "is_remembered!"
         "#,
         request.account_id,
         &request.stored_key(),
@@ -196,36 +164,10 @@ async fn insert(
         request.request_id,
         request.label,
         retention,
-        recall.end_by_key(request),
-        recall.keep,
-    );
-    Ok(match is_remembered.fetch_optional(tx).await? {
-        Some(false) => Inserted::New,
-        Some(true) => Inserted::Remembered,
-        None => Inserted::Not,
-    })
-}
-
-/// A claim that has taken `expired` over.
-async fn recalled(
-    tx: &mut PgConnection,
-    request: &Request,
-    expired: Record,
-    recall: Recall,
-) -> Result<Claim, sqlx::Error> {
-    let is_remembered = sqlx::query_scalar!(
-        r#"
-        SELECT coalesce($1::timestamptz > now() - $2::interval, false)
-            OR coalesce($3::timestamptz <= now(), false) AS "is_remembered!"
-        "#,
-        expired.expires_at,
-        recall.keep,
-        recall.end_by_key(request),
-    );
-    Ok(match recall.is_on() && is_remembered.fetch_one(tx).await? {
-        true => Claim::Remembered(Remembered::of(expired, &request.fingerprint)),
-        false => Claim::Mine,
-    })
+    )
+    .execute(tx)
+    .await?;
+    Ok(inserted.rows_affected() == 1)
 }
 
 /// The state of a committed row.

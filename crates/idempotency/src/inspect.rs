@@ -10,11 +10,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Remembered,
-    Request,
+    Expired, Failure, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Record, Request,
     claim::{self, Claim, Found},
     fingerprint::NO_FINGERPRINT,
     in_flight::{EntryId, InFlight, InFlightEntry},
+    recall::Claimed,
 };
 
 /// What a look at a key found.
@@ -26,7 +26,7 @@ pub enum Inspected {
     /// outcome, so that more is known of it.
     InFlight(Option<KnownRequest>),
     /// The record has expired, and is remembered.
-    Expired(Remembered),
+    Expired(Expired),
     /// No finished record, and no request at work, at this moment.
     Nothing,
 }
@@ -224,6 +224,13 @@ fn counts(in_flight: &InFlight) -> InFlightCounts {
     }
 }
 
+/// What is known of a key, which is not claimed any more.
+struct Probed {
+    found: Claim,
+    in_doubt: bool,
+    expired: Option<Expired>,
+}
+
 impl Idempotency {
     /// Looks a key up: first among the requests in flight here, then in the database.
     ///
@@ -240,18 +247,19 @@ impl Idempotency {
         let in_flight = self.in_flight.lock().get(&id).map(known);
         let probe = Request::new(account_id, key, &NOTHING);
         let this = self.clone();
-        let (found, in_doubt) = self.look(async move { this.probe(&probe).await }).await?;
-        Ok(match found {
+        let probed = self.look(async move { this.probe(&probe).await }).await?;
+        let in_doubt = probed.in_doubt;
+        Ok(match probed.found {
             Claim::Completed(record) => Inspected::Completed(record),
             Claim::HeldElsewhere => Inspected::InFlight(in_flight),
             Claim::Unfinished(record) => Inspected::InFlight(Some(KnownRequest {
                 in_doubt,
                 ..(&*record).into()
             })),
-            Claim::Remembered(remembered) => Inspected::Expired(remembered),
-            Claim::Mine | Claim::Vanished => match in_flight {
-                Some(in_flight) => Inspected::InFlight(Some(in_flight)),
-                None => Inspected::Nothing,
+            Claim::Mine(_) | Claim::Vanished => match (probed.expired, in_flight) {
+                (Some(expired), _) => Inspected::Expired(expired),
+                (None, Some(in_flight)) => Inspected::InFlight(Some(in_flight)),
+                (None, None) => Inspected::Nothing,
             },
         })
     }
@@ -295,31 +303,38 @@ impl Idempotency {
         }
     }
 
-    /// What is known of a key, and whether it is in doubt.
-    async fn probe(&self, probe: &Request) -> Result<(Claim, bool), Failure> {
+    async fn probe(&self, probe: &Request) -> Result<Probed, Failure> {
         let mut connection = self.pool.acquire(probe.account_id).await?;
         let mut tx = connection.open(claim::BEGIN_BRIEFLY).await?;
-        let found = match claim::read(&mut tx, probe).await? {
+        let mut found = match claim::read(&mut tx, probe).await? {
             Some(Found::Completed(record)) => Claim::Completed(record),
             Some(Found::Unfinished(record)) => Claim::Unfinished(record),
-            Some(Found::Expired(_)) | None => {
-                claim::claim(&mut tx, probe, self.retention, self.recall).await?
-            }
+            Some(Found::Expired(_)) | None => claim::claim(&mut tx, probe, self.retention).await?,
         };
-        let in_doubt = match &found {
+        let (mut in_doubt, mut expired) = (false, None);
+        match &mut found {
             Claim::Unfinished(_) => {
                 let key = [probe.key.as_str().to_owned()];
                 let leases = leases_of(&mut tx, probe.account_id, &key).await?;
-                leases.iter().any(|lease| lease.in_doubt)
+                in_doubt = leases.iter().any(|lease| lease.in_doubt);
             }
-            Claim::Completed(_)
-            | Claim::HeldElsewhere
-            | Claim::Mine
-            | Claim::Remembered(_)
-            | Claim::Vanished => false,
-        };
+            Claim::Mine(record) => {
+                let (request, record) = (probe, record.take());
+                let claimed = Claimed {
+                    request,
+                    expired: record,
+                };
+                expired = self.look_back(&mut tx, "", claimed).await?;
+            }
+            Claim::Completed(_) | Claim::HeldElsewhere | Claim::Vanished => {}
+        }
         found.end(tx).await?;
-        Ok((found.release(connection).await?, in_doubt))
+        let found = found.release(connection).await?;
+        Ok(Probed {
+            found,
+            in_doubt,
+            expired,
+        })
     }
 }
 

@@ -20,9 +20,9 @@ mod connection;
 mod fingerprint;
 mod in_flight;
 mod key;
-mod memory;
 mod migrations;
 mod observer;
+mod recall;
 mod reply;
 mod request;
 mod seal;
@@ -48,6 +48,8 @@ mod inspect;
 mod layer;
 #[cfg(all(feature = "inspect", feature = "phases"))]
 mod leased_keys;
+#[cfg(feature = "memory")]
+mod memory;
 #[cfg(feature = "phases")]
 mod phases;
 #[cfg(feature = "replay-cache")]
@@ -68,14 +70,13 @@ use std::{
 
 use admit::{Answering, Held};
 use in_flight::{Followed, InFlight, Leadership, Place};
-use memory::Recall;
+use recall::Recall;
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 use transaction::Work;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KEY_MISTAKES, KeyError};
-pub use memory::{Memory, Remembered};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
 pub use request::{Outcome, Request, Settings, retry_after_seconds};
@@ -89,6 +90,7 @@ pub use connection::{
 };
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use observer::Observer;
+pub use recall::Expired;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "abandon")]
@@ -116,6 +118,8 @@ pub use layer::actix::{IdempotencyMiddleware, IdempotentService};
 pub use layer::axum::{IdempotencyLayer, IdempotencyService};
 #[cfg(all(feature = "inspect", feature = "phases"))]
 pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
+#[cfg(feature = "memory")]
+pub use memory::{Memory, Remembered};
 #[cfg(feature = "phases")]
 pub use phases::{
     Begin, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect, LeaseSettings, Leased,
@@ -158,7 +162,7 @@ pub struct Idempotency {
     settings: Settings,
     pool: Connections,
     retention: PgInterval,
-    recall: Recall,
+    recall: Option<Arc<dyn Recall>>,
     in_flight: InFlight,
     runtime: Handle,
 }
@@ -179,7 +183,7 @@ impl Idempotency {
         Ok(Self {
             pool: pool.into(),
             retention: PgInterval::try_from(settings.retention)?,
-            recall: Recall::of(&settings)?,
+            recall: None,
             settings,
             in_flight: InFlight::new(),
             runtime: Handle::current(),

@@ -1,15 +1,19 @@
-//! Keys that are remembered when their records have expired.
+//! Add-on: keys that are remembered when their records have expired.
 //!
 //! Promise: a request with a remembered key is refused, and executes nothing, whether the record of
 //! its key has been swept or not.
 
-use std::time::Duration;
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
+use sqlx::{AssertSqlSafe, PgConnection, Row, error::BoxDynError, postgres::PgRow};
 use uuid::Uuid;
 
-use crate::{Fingerprint, Record, Reply, Request, Settings};
+use crate::{
+    Expired, Idempotency, Record, Reply, Request,
+    recall::{Claimed, Looking, Recall},
+    seal::sealed_key,
+};
 
 /// Which keys are remembered, and what a request with one of them is answered.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +22,9 @@ pub struct Memory {
     /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
     /// that it removes, and can tell only when others are remembered already.
     pub keep: Option<Duration>,
-    /// Whether a key that is a UUID of version 7 and older than [`Settings::retention`] is taken
-    /// for one that has expired, where nothing else is known of it. Its time is the client's.
+    /// Whether a key that is a UUID of version 7 and older than
+    /// [`Settings::retention`](crate::Settings::retention) is taken for one that has expired, where
+    /// nothing else is known of it. Its time is the client's.
     pub by_time_in_key: bool,
     /// The answer, which is stored as that of any refusal: a 4xx.
     pub answer: fn(&Remembered) -> Reply,
@@ -32,106 +37,147 @@ pub struct Remembered {
     pub resource_id: Option<String>,
     /// When its record died. `None`: the time in the key is all that is known.
     pub expired_at: Option<DateTime<Utc>>,
-    /// Whether it belonged to the same request. `None`: not known.
+    /// Whether it belonged to the same request. `None`: not known, or no matter, because the key is
+    /// given up.
     pub is_same_request: Option<bool>,
 }
 
-/// [`Memory`], as statements take it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Recall {
-    pub(crate) keep: Option<PgInterval>,
-    /// How long keys live after the time in them, where that counts.
-    life_by_key: Option<TimeDelta>,
-}
-
-impl Recall {
-    pub(crate) fn of(settings: &Settings) -> Result<Self, BoxDynError> {
-        let memory = settings.memory.as_ref();
-        let keep = memory.and_then(|memory| memory.keep);
-        let counts = memory.is_some_and(|memory| memory.by_time_in_key);
-        let life = counts.then(|| TimeDelta::from_std(settings.retention));
+impl Idempotency {
+    /// Refuses each request whose key has expired and is remembered. Fails on a time that is too
+    /// long to be counted.
+    pub fn remembering(self, memory: Memory) -> Result<Self, BoxDynError> {
+        let life = TimeDelta::from_std(self.settings.retention)?;
+        let recall = TombstoneRecall {
+            keep: memory.keep.map(TimeDelta::from_std).transpose()?,
+            life_by_key: memory.by_time_in_key.then_some(life),
+            answer: memory.answer,
+        };
         Ok(Self {
-            keep: keep.map(PgInterval::try_from).transpose()?,
-            life_by_key: life.transpose()?,
+            recall: Some(Arc::new(recall)),
+            ..self
         })
     }
+}
 
-    pub(crate) fn is_on(self) -> bool {
-        self.keep.is_some() || self.life_by_key.is_some()
-    }
+/// [`Memory`], in differences of time.
+#[derive(Debug)]
+struct TombstoneRecall {
+    keep: Option<TimeDelta>,
+    /// How long keys live after the time in them, where that counts.
+    life_by_key: Option<TimeDelta>,
+    answer: fn(&Remembered) -> Reply,
+}
 
-    /// A step's key is not known outside of its request, which is refused itself.
-    pub(crate) fn for_request(self, request: &Request) -> Self {
-        match request.is_step {
-            true => Self::default(),
-            false => self,
-        }
-    }
-
-    /// When the key has expired by the time in it, where that counts.
-    pub(crate) fn end_by_key(self, request: &Request) -> Option<DateTime<Utc>> {
-        let life = self.life_by_key?;
-        let key = Uuid::try_parse(request.key.as_str()).ok()?;
-        let (seconds, nanoseconds) = key.get_timestamp()?.to_unix();
-        let is_of_time = key.get_version_num() == 7;
-        let seconds = i64::try_from(seconds).ok().filter(|_| is_of_time)?;
-        let made = DateTime::from_timestamp(seconds, nanoseconds)?;
-        made.checked_add_signed(life)
+impl Recall for TombstoneRecall {
+    fn look<'a>(
+        &'a self,
+        tx: &'a mut PgConnection,
+        first: &'static str,
+        claimed: Vec<Claimed<'a>>,
+    ) -> Looking<'a> {
+        Box::pin(async move {
+            let look = AssertSqlSafe(look(first, &claimed));
+            let mut rows = sqlx::raw_sql(look).fetch_all(tx).await?;
+            rows.reverse();
+            let found = claimed.into_iter().map(|claimed| {
+                let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
+                let remembered = self.judge(claimed, &row)?;
+                Ok(remembered.map(|remembered| Expired {
+                    at: remembered.expired_at,
+                    answer: Reply {
+                        resource_id: remembered.resource_id.clone(),
+                        ..(self.answer)(&remembered)
+                    },
+                }))
+            });
+            found.collect()
+        })
     }
 }
 
-/// Reads what a claim was told of.
-pub(crate) async fn read(
-    tx: &mut PgConnection,
-    request: &Request,
-) -> Result<Remembered, sqlx::Error> {
-    let row = sqlx::query!(
-        "SELECT request, expired_at, resource_id
-           FROM idempotency_tombstones
-          WHERE id = idempotency_tombstone_id($1, $2)",
-        request.account_id,
-        request.key.as_str(),
-    );
-    let row = row.fetch_optional(tx).await?;
-    let fingerprint = request.fingerprint.bytes();
-    // A key that was given up has no fingerprint, and belonged to each request.
-    let is_same = |known: i64| known == 0 || fingerprint.starts_with(&known.to_be_bytes());
-    Ok(Remembered {
-        is_same_request: row.as_ref().map(|row| is_same(row.request)),
-        expired_at: row.as_ref().map(|row| row.expired_at),
-        resource_id: row.and_then(|row| row.resource_id),
-    })
+/// One row for each key, in order. Ids and hashes in hexadecimal digits need no quoting.
+fn look(first: &str, claimed: &[Claimed<'_>]) -> String {
+    let mut look =
+        format!("{first}; SELECT now() AS now, request, expired_at, resource_id FROM (VALUES ");
+    for (number, Claimed { request, .. }) in claimed.iter().enumerate() {
+        let comma = if number == 0 { "" } else { ", " };
+        let account = request.account_id;
+        let key = sealed_key(account, request.key.as_str());
+        // Writing to a String can't fail.
+        let _ = write!(
+            look,
+            "{comma}({number}, idempotency_tombstone_id('{account}', '{key}'))"
+        );
+    }
+    look + ") AS claimed (number, tombstone)
+               LEFT JOIN idempotency_tombstones ON id = tombstone
+             ORDER BY number"
+}
+
+impl TombstoneRecall {
+    /// What is known of a key: by its tombstone, the record that it had, or the time in it.
+    fn judge(&self, claimed: Claimed<'_>, row: &PgRow) -> Result<Option<Remembered>, sqlx::Error> {
+        let Claimed { request, expired } = claimed;
+        // A step's key is not known outside of its request, which is refused itself.
+        if request.is_step {
+            return Ok(None);
+        }
+        let now: DateTime<Utc> = row.try_get("now")?;
+        let lasts = |from: DateTime<Utc>, time| {
+            let end = from.checked_add_signed(time);
+            end.is_none_or(|end| end > now)
+        };
+        let known = match expired {
+            Some(record) => Some(Remembered::of(*record, request)),
+            None => Remembered::of_tombstone(row, request)?,
+        };
+        let is_kept = |at: DateTime<Utc>| self.keep.is_some_and(|keep| lasts(at, keep));
+        let kept = known.filter(|known| known.expired_at.is_some_and(is_kept));
+        let by_time = || {
+            let (life, made) = self.life_by_key.zip(time_in(request))?;
+            (!lasts(made, life)).then_some(Remembered {
+                resource_id: None,
+                expired_at: None,
+                is_same_request: None,
+            })
+        };
+        Ok(kept.or_else(by_time))
+    }
 }
 
 impl Remembered {
     /// Of a record that has expired and is not swept.
-    pub(crate) fn of(record: Record, fingerprint: &Fingerprint) -> Self {
+    fn of(record: Record, request: &Request) -> Self {
+        let fingerprint = &request.fingerprint;
         let same = fingerprint.matches(record.fingerprint_version, &record.fingerprint);
         Self {
             resource_id: record.reply.resource_id,
             expired_at: Some(record.expires_at),
-            is_same_request: same.ok(),
+            is_same_request: same.ok().filter(|_| !fingerprint.is_of_any_request()),
         }
+    }
+
+    fn of_tombstone(row: &PgRow, request: &Request) -> Result<Option<Self>, sqlx::Error> {
+        let Some(expired_at) = row.try_get("expired_at")? else {
+            return Ok(None);
+        };
+        let start: i64 = row.try_get("request")?;
+        let fingerprint = &request.fingerprint;
+        // A key that was given up has no fingerprint, and belonged to each request.
+        let same = start == 0 || fingerprint.bytes().starts_with(&start.to_be_bytes());
+        Ok(Some(Self {
+            resource_id: row.try_get("resource_id")?,
+            expired_at: Some(expired_at),
+            is_same_request: (!fingerprint.is_of_any_request()).then_some(same),
+        }))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::in_flight::tests::request;
-
-    /// A step of a request that takes long would be refused, and the request never end.
-    #[test]
-    fn the_key_of_a_step_is_not_remembered() {
-        let recall = Recall {
-            keep: Some(PgInterval::default()),
-            life_by_key: Some(TimeDelta::days(1)),
-        };
-        let whole = request(1, "/");
-        let step = Request {
-            is_step: true,
-            ..whole.clone()
-        };
-        assert!(recall.for_request(&whole).is_on() && !recall.for_request(&step).is_on());
-    }
+/// The time in a key that is a UUID of version 7.
+fn time_in(request: &Request) -> Option<DateTime<Utc>> {
+    let key = Uuid::try_parse(request.key.as_str()).ok()?;
+    let (seconds, nanoseconds) = key.get_timestamp()?.to_unix();
+    let seconds = i64::try_from(seconds).ok();
+    let seconds = seconds.filter(|_| key.get_version_num() == 7)?;
+    DateTime::from_timestamp(seconds, nanoseconds)
 }

@@ -56,8 +56,8 @@ impl KeyReport {
                     .to_owned(),
             ),
             None => {
-                if let Inspected::Expired(remembered) = &self.found {
-                    let resource = remembered.resource_id.as_deref().unwrap_or("unknown");
+                if let Inspected::Expired(expired) = &self.found {
+                    let resource = expired.answer.resource_id.as_deref().unwrap_or("unknown");
                     lines.push(format!("made     {resource}"));
                 }
             }
@@ -74,10 +74,10 @@ impl KeyReport {
             "state": self.state(),
             "lease": self.lease.as_ref().map(LeasedKey::to_json),
         }));
-        if let Inspected::Expired(remembered) = &self.found {
+        if let Inspected::Expired(expired) = &self.found {
             told.extend(object(json!({
-                "resource": remembered.resource_id,
-                "expired_at": remembered.expired_at.map(rfc_3339),
+                "resource": expired.answer.resource_id,
+                "expired_at": expired.at.map(rfc_3339),
             })));
         }
         if let Some(request) = self.found.request() {

@@ -6,8 +6,7 @@ use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
 use crate::{
-    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Memory, Record, Seal,
-    in_flight::EntryId,
+    Failure, Fingerprint, FingerprintInput, IdempotencyKey, Record, Seal, in_flight::EntryId,
 };
 
 /// One request that carries an idempotency key.
@@ -140,8 +139,6 @@ pub struct Settings {
     /// seconds. Longer than a statement may take, shorter than a session may idle in a transaction
     /// ([`SessionLimits`](crate::SessionLimits)).
     pub database_deadline: Duration,
-    /// What is known of keys whose records have expired: nothing, so that they are new.
-    pub memory: Option<Memory>,
 }
 
 impl Default for Settings {
@@ -149,7 +146,6 @@ impl Default for Settings {
         Self {
             retention: Duration::from_secs(24 * 3600),
             database_deadline: Duration::from_secs(5),
-            memory: None,
         }
     }
 }

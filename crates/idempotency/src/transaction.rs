@@ -12,16 +12,16 @@ use std::{
     },
 };
 
-use sqlx::{Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Transaction};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
-    RunAgain, Verdict,
+    Command, Expired, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply,
+    Request, RunAgain, Verdict,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Leadership, Progress},
     jittered,
-    memory::Remembered,
+    recall::Claimed,
     reply,
     trace::{self, trace_span},
 };
@@ -150,25 +150,26 @@ impl Idempotency {
         let (mut tx, claimed) = self.claim(&mut connection, request).await?;
         // Not this transaction's: nothing is done, and the record answers, if there is one. COMMIT
         // comes before the answer, because a failover could still lose what was read.
-        if !claimed.is_mine() {
+        let Claim::Mine(expired) = claimed else {
             committing.store(claimed.is_read(), Ordering::Relaxed);
             claimed.end(tx).await?;
             let claimed = claimed.release(connection).await?;
             return Ok(answer(request, claimed)?.map(Verdict::Answered));
-        }
+        };
 
         // A refusal must undo the work and keep the key. Without the savepoint, ROLLBACK would free
         // the key, and a retry might succeed after its client was refused.
-        sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
+        let expired = self.look_back(&mut tx, claim::START_WORK, Claimed { request, expired });
+        let expired = expired.await?;
         leadership.advance(Progress::Executing);
         // From here on the connection is the transaction, because a handler may own it for a while.
         // Without a COMMIT it is closed, which rolls back.
         std::mem::forget(tx);
         let working = async {
-            if let Claim::Remembered(remembered) = &claimed {
-                return Err(self.refuse(remembered));
+            match expired {
+                Some(expired) => Err(Rejection::Refused(expired.answer)),
+                None => work.work(&mut connection, request, began).await,
             }
-            work.work(&mut connection, request, began).await
         };
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
@@ -219,15 +220,18 @@ impl Idempotency {
         Ok(Some(outcome))
     }
 
-    /// The answer to a request whose key is remembered.
-    fn refuse(&self, remembered: &Remembered) -> Rejection {
-        match self.settings.memory {
-            Some(memory) => Rejection::Refused(Reply {
-                resource_id: remembered.resource_id.clone(),
-                ..(memory.answer)(remembered)
-            }),
-            None => Failure::internal("a key is remembered without a memory").into(),
-        }
+    /// Runs `first`, and tells whether a claimed key has expired, so that its request is refused.
+    pub(crate) async fn look_back(
+        &self,
+        tx: &mut PgConnection,
+        first: &'static str,
+        claimed: Claimed<'_>,
+    ) -> Result<Option<Expired>, sqlx::Error> {
+        let Some(recall) = &self.recall else {
+            return sqlx::raw_sql(first).execute(tx).await.map(|_| None);
+        };
+        let found = recall.look(tx, first, vec![claimed]).await?;
+        Ok(found.into_iter().flatten().next())
     }
 
     async fn claim<'c>(
@@ -246,7 +250,7 @@ impl Idempotency {
             let mut tx = connection.open(begin).await?;
             let claiming = Instant::now();
             let retention = request.retention(self.retention);
-            let claimed = claim::claim(&mut tx, request, retention, self.recall).await?;
+            let claimed = claim::claim(&mut tx, request, retention).await?;
             let is_held = matches!(claimed, Claim::HeldElsewhere);
             self.pool.observer.claimed(claiming.elapsed(), is_held);
             Ok((tx, claimed))
@@ -275,7 +279,7 @@ fn answer(request: &Request, claimed: Claim) -> Result<Option<Outcome>, Failure>
         Claim::Unfinished(record) if record.is_of(request)? => Outcome::Unfinished,
         Claim::Unfinished(_) => Outcome::Reused,
         Claim::HeldElsewhere => Outcome::IN_USE,
-        Claim::Mine | Claim::Remembered(_) | Claim::Vanished => return Ok(None),
+        Claim::Mine(_) | Claim::Vanished => return Ok(None),
     }))
 }
 

@@ -185,7 +185,7 @@ async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(pool:
     let (pool, _) = set_up(pool).await;
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
     let own = "SELECT count(*) FROM idempotency_migrations WHERE success";
-    let files = 2 + i64::from(cfg!(feature = "phases")) + i64::from(cfg!(feature = "workflow"));
+    let files = 3 + i64::from(cfg!(feature = "phases")) + i64::from(cfg!(feature = "workflow"));
     assert_eq!(count(&pool, own).await, files);
     let application = "SELECT count(*) FROM pg_tables WHERE tablename = '_sqlx_migrations'";
     assert_eq!(count(&pool, application).await, 0);

@@ -259,7 +259,6 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let settings = Settings {
         retention: Duration::from_secs(3600),
         database_deadline: Duration::from_secs(5),
-        ..Settings::default()
     };
     let idempotency = Idempotency::new(connected.pool().clone(), settings).unwrap();
     let steps = CheckoutSteps {

@@ -212,14 +212,14 @@ fn inside_a_transaction_nothing_is_awaited_but_sql() {
 /// What goes beyond one transaction per key is an add-on, which the core never names.
 #[test]
 fn the_idempotency_core_names_no_add_on() {
-    let modules = "acknowledged admit claim connection fingerprint in_flight key memory observer reply \
+    let modules = "acknowledged admit claim connection fingerprint in_flight key observer recall reply \
                    request seal transaction";
     let modules = modules.split(' ');
     let core = root().join("crates/idempotency/src");
     let files: Vec<_> = modules
         .map(|module| core.join(module).with_extension("rs"))
         .collect();
-    let add_ons = "Admission InProgress phases Phases batch:: Batches orkflow nspect leases Lease \
+    let add_ons = "Admission InProgress Memory Tombstone phases Phases batch:: Batches orkflow nspect leases Lease \
                    feature RanAlone CallAnswer ReplayCache serde http::";
     assert_files_name_none_of(&files, &add_ons.split(' ').collect::<Vec<_>>());
 }
@@ -235,7 +235,7 @@ fn the_idempotency_crate_hears_what_a_commit_is_answered_with() {
 /// Lines that the crate compiles without a feature, with their documentation. Comments inside
 /// functions don't count: they make the crate easier to read. When a change makes the lines fewer,
 /// lower it.
-const CORE_LINES_MAX: usize = 2_328;
+const CORE_LINES_MAX: usize = 2_211;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.

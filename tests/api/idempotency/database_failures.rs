@@ -90,7 +90,6 @@ async fn connect_with(database: &TestDatabase, database_deadline: Duration) -> I
     let settings = Settings {
         retention: Duration::from_secs(60),
         database_deadline,
-        ..Settings::default()
     };
     Idempotency::new(connected.pool().clone(), settings).unwrap()
 }

@@ -105,7 +105,6 @@ pub fn replica_with_deadline(pool: &PgPool, database_deadline: Duration) -> Idem
     let settings = Settings {
         retention: Duration::from_secs(3600),
         database_deadline,
-        ..Settings::default()
     };
     let admission = Admission::new(pool.clone(), InProgressLimits::NONE);
     Idempotency::new(admission, settings).unwrap()

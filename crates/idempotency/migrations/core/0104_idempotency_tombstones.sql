@@ -28,18 +28,6 @@ LANGUAGE sql IMMUTABLE AS $$
                   'hex')::uuid
 $$;
 
--- Asked by the statement that has just inserted the record of a key. That one may have waited for
--- the sweep that deleted the key's former record, and its own snapshot is older than the tombstone.
--- A statement in a volatile function has a snapshot of its own, which sees it.
-CREATE FUNCTION idempotency_key_is_remembered(tombstone uuid, memory interval) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN EXISTS (SELECT
-                     FROM idempotency_tombstones
-                    WHERE id = tombstone AND expired_at > now() - memory);
-END
-$$;
-
 COMMENT ON TABLE idempotency_tombstones IS
     'One row per key whose record was swept, kept for as long as keys are remembered.';
 COMMENT ON COLUMN idempotency_tombstones.request IS

@@ -10,7 +10,10 @@ use uuid::Uuid;
 
 use super::member::Pending;
 use crate::{
-    Reply, Request, Verdict, acknowledged, claim::column, connection::begin, memory::Recall,
+    Reply, Request, Verdict, acknowledged,
+    claim::column,
+    connection::begin,
+    recall::{Claimed, Recall},
     reply::status,
 };
 
@@ -79,14 +82,14 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
 
 /// Claims keys for their requests, and saves what their records say with them. Returns the keys
 /// that were free, with the lifetimes of their records, `retention` where a request names none. The
-/// others have rows already, or are remembered: a request by itself finds out.
+/// others have rows already, or have expired: a request by itself finds out.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
     tx: &mut PgConnection,
     decided: &[(&Request, &Verdict<Reply, Pending>)],
     retention: &PgInterval,
-    recall: Recall,
+    recall: Option<&dyn Recall>,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let replies = column(decided, |(_, recorded)| match recorded {
         Verdict::Answered(reply) => Some(reply),
@@ -118,10 +121,7 @@ pub(super) async fn insert(
                AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
                            request_id, label, status, headers, body, resource_id, retention)
         ON CONFLICT DO NOTHING
-        RETURNING account_id, key, created_at, expires_at,
-                  CASE WHEN $14::interval IS NULL THEN false
-                       ELSE idempotency_key_is_remembered(idempotency_tombstone_id(account_id, key),
-                                                          $14) END AS "is_remembered!"
+        RETURNING account_id, key, created_at, expires_at
         "#,
         &column(decided, |(request, _)| request.account_id),
         &column(decided, |(request, _)| request.stored_key()) as _,
@@ -136,21 +136,41 @@ pub(super) async fn insert(
         &bodies.collect::<Vec<_>>() as _,
         &resources as _,
         &column(decided, |(request, _)| request.retention(*retention)),
-        recall.keep,
     )
     .fetch_all(&mut *tx)
     .await?;
-    let (mut lifetimes, mut remembered) = (HashMap::new(), Vec::new());
-    for row in rows {
-        let id = (row.account_id, row.key);
-        if row.is_remembered {
-            remembered.push(id);
-        } else {
-            lifetimes.insert(id, (row.created_at, row.expires_at));
+    let rows = rows.into_iter();
+    let lifetimes = rows.map(|row| ((row.account_id, row.key), (row.created_at, row.expires_at)));
+    let lifetimes: HashMap<Id, Lifetime> = lifetimes.collect();
+    match recall {
+        Some(recall) if !lifetimes.is_empty() => {
+            let requests = decided.iter().map(|(request, _)| *request);
+            without_expired(tx, recall, requests, lifetimes).await
         }
+        Some(_) | None => Ok(lifetimes),
     }
-    if !remembered.is_empty() {
-        give_back(tx, &remembered).await?;
+}
+
+/// Gives those of the claimed keys back that have expired: a request by itself is refused.
+async fn without_expired(
+    tx: &mut PgConnection,
+    recall: &dyn Recall,
+    requests: impl Iterator<Item = &Request>,
+    mut lifetimes: HashMap<Id, Lifetime>,
+) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
+    let is_claimed = |request: &&Request| lifetimes.contains_key(&id(request));
+    let requests: Vec<&Request> = requests.filter(is_claimed).collect();
+    let claimed = requests.iter().map(|request| Claimed {
+        request,
+        expired: None,
+    });
+    let found = recall.look(tx, "", claimed.collect()).await?;
+    let expired = requests.iter().zip(found);
+    let expired = expired.filter_map(|(request, found)| found.map(|_| id(request)));
+    let expired: Vec<Id> = expired.collect();
+    if !expired.is_empty() {
+        lifetimes.retain(|id, _| !expired.contains(id));
+        give_back(tx, &expired).await?;
     }
     Ok(lifetimes)
 }

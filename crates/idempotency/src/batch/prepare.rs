@@ -102,8 +102,7 @@ impl<R: Rows> Preparation<'_, R> {
         let mut answers = Vec::new();
         // In the order of keys: two replicas whose batches share two keys would otherwise each wait
         // for what the other one has claimed.
-        let (mut members, claiming) = self.end_leases(sorted(members)).await?;
-        let mut claiming = self.without_old_keys(claiming);
+        let (mut members, mut claiming) = self.end_leases(sorted(members)).await?;
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
         if claiming.len() + members.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
@@ -125,19 +124,6 @@ impl<R: Rows> Preparation<'_, R> {
         }
         let names = read.0.iter().filter_map(R::lock).collect();
         Ok(Prepared { answers, names })
-    }
-
-    /// Without the members whose keys may be known by their time: a request by itself finds out.
-    fn without_old_keys(&self, members: Vec<Member<R>>) -> Vec<Member<R>> {
-        let recall = self.idempotency.recall;
-        let (old, members) = members.into_iter().partition(|member| {
-            let end = recall.end_by_key(&member.request);
-            end.is_some_and(|end| end <= self.now)
-        });
-        let old: Vec<Member<R>> = old;
-        old.into_iter()
-            .for_each(|member| member.end(Ended::Undecided));
-        members
     }
 
     /// Ends the leases of the members that complete something, before any row is locked, as where
@@ -212,7 +198,7 @@ impl<R: Rows> Preparation<'_, R> {
         let Idempotency {
             retention, recall, ..
         } = self.idempotency;
-        let claimed = claims::insert(self.tx, claiming, retention, *recall);
+        let claimed = claims::insert(self.tx, claiming, retention, recall.as_deref());
         let how = |claimed: &Result<HashMap<_, _>, _>| {
             let claimed = claimed.as_ref().ok()?;
             Some(match claimed.len() == claiming.len() {
