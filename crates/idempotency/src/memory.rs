@@ -3,16 +3,16 @@
 //! Promise: a request with a remembered key is refused, and executes nothing, whether the record of
 //! its key has been swept or not.
 
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, Row, error::BoxDynError, postgres::PgRow};
 use uuid::Uuid;
 
 use crate::{
     Expired, Idempotency, Record, Reply, Request,
     recall::{Claimed, Looking, Recall},
-    seal::sealed_key,
 };
 
 /// Which keys are remembered, and what a request with one of them is answered.
@@ -76,12 +76,17 @@ impl Recall for TombstoneRecall {
         claimed: Vec<Claimed<'a>>,
     ) -> Looking<'a> {
         Box::pin(async move {
-            let look = AssertSqlSafe(look(first, &claimed));
-            let mut rows = sqlx::raw_sql(look).fetch_all(tx).await?;
-            rows.reverse();
+            let look = AssertSqlSafe(self.look(first, &claimed));
+            let (mut now, mut tombstones) = (DateTime::<Utc>::MIN_UTC, HashMap::new());
+            for row in sqlx::raw_sql(look).fetch_all(tx).await? {
+                now = row.try_get("now")?;
+                if let Some(id) = row.try_get::<Option<Uuid>, _>("id")? {
+                    tombstones.insert(id, row);
+                }
+            }
             let found = claimed.into_iter().map(|claimed| {
-                let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
-                let remembered = self.judge(claimed, &row)?;
+                let row = tombstones.get(&tombstone_id(claimed.request));
+                let remembered = self.judge(claimed, row, now)?;
                 Ok(remembered.map(|remembered| Expired {
                     at: remembered.expired_at,
                     answer: Reply {
@@ -95,41 +100,53 @@ impl Recall for TombstoneRecall {
     }
 }
 
-/// One row for each key, in order. Ids and hashes in hexadecimal digits need no quoting.
-fn look(first: &str, claimed: &[Claimed<'_>]) -> String {
-    let mut look =
-        format!("{first}; SELECT now() AS now, request, expired_at, resource_id FROM (VALUES ");
-    for (number, Claimed { request, .. }) in claimed.iter().enumerate() {
-        let comma = if number == 0 { "" } else { ", " };
-        let account = request.account_id;
-        let key = sealed_key(account, request.key.as_str());
-        // Writing to a String can't fail.
-        let _ = write!(
-            look,
-            "{comma}({number}, idempotency_tombstone_id('{account}', '{key}'))"
-        );
-    }
-    look + ") AS claimed (number, tombstone)
-               LEFT JOIN idempotency_tombstones ON id = tombstone
-             ORDER BY number"
-}
-
 impl TombstoneRecall {
-    /// What is known of a key: by its tombstone, the record that it had, or the time in it.
-    fn judge(&self, claimed: Claimed<'_>, row: &PgRow) -> Result<Option<Remembered>, sqlx::Error> {
-        let Claimed { request, expired } = claimed;
+    /// `first`, and then what is to be known of the keys. Its ids need no quoting. It is parsed each
+    /// time, which is cheap for a statement as simple as this, and cheaper than a round trip.
+    fn look(&self, first: &str, claimed: &[Claimed<'_>]) -> String {
+        let mut look = first.to_owned();
         // A step's key is not known outside of its request, which is refused itself.
+        let asked = claimed.iter().filter(|claimed| !claimed.request.is_step);
+        if self.keep.is_some() {
+            let ids = asked.clone().map(|claimed| tombstone_id(claimed.request));
+            let ids: Vec<_> = ids.map(|id| format!("'{id}'")).collect();
+            if !ids.is_empty() {
+                look += "; SELECT id, request, expired_at, resource_id, now() AS now \
+                           FROM idempotency_tombstones WHERE id IN (";
+                look += &ids.join(", ");
+                look += ")";
+            }
+        }
+        // What has a time of its own is compared with that of the transaction.
+        let has_time = |claimed: &Claimed<'_>| {
+            let by_key = self.life_by_key.and_then(|_| time_in(claimed.request));
+            by_key.is_some() || claimed.expired.is_some()
+        };
+        if asked.clone().any(has_time) {
+            look += "; SELECT NULL::uuid AS id, now() AS now";
+        }
+        look
+    }
+
+    /// What is known of a key: by its tombstone, the record that it had, or the time in it.
+    fn judge(
+        &self,
+        claimed: Claimed<'_>,
+        tombstone: Option<&PgRow>,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Remembered>, sqlx::Error> {
+        let Claimed { request, expired } = claimed;
         if request.is_step {
             return Ok(None);
         }
-        let now: DateTime<Utc> = row.try_get("now")?;
         let lasts = |from: DateTime<Utc>, time| {
             let end = from.checked_add_signed(time);
             end.is_none_or(|end| end > now)
         };
-        let known = match expired {
-            Some(record) => Some(Remembered::of(*record, request)),
-            None => Remembered::of_tombstone(row, request)?,
+        let known = match (expired, tombstone) {
+            (Some(record), _) => Some(Remembered::of(*record, request)),
+            (None, Some(row)) => Some(Remembered::of_tombstone(row, request)?),
+            (None, None) => None,
         };
         let is_kept = |at: DateTime<Utc>| self.keep.is_some_and(|keep| lasts(at, keep));
         let kept = known.filter(|known| known.expired_at.is_some_and(is_kept));
@@ -157,20 +174,29 @@ impl Remembered {
         }
     }
 
-    fn of_tombstone(row: &PgRow, request: &Request) -> Result<Option<Self>, sqlx::Error> {
-        let Some(expired_at) = row.try_get("expired_at")? else {
-            return Ok(None);
-        };
+    fn of_tombstone(row: &PgRow, request: &Request) -> Result<Self, sqlx::Error> {
         let start: i64 = row.try_get("request")?;
         let fingerprint = &request.fingerprint;
         // A key that was given up has no fingerprint, and belonged to each request.
         let same = start == 0 || fingerprint.bytes().starts_with(&start.to_be_bytes());
-        Ok(Some(Self {
+        Ok(Self {
             resource_id: row.try_get("resource_id")?,
-            expired_at: Some(expired_at),
+            expired_at: row.try_get("expired_at")?,
             is_same_request: (!fingerprint.is_of_any_request()).then_some(same),
-        }))
+        })
     }
+}
+
+/// As the SQL function of that name, by which a sweep buries what it deletes.
+fn tombstone_id(request: &Request) -> Uuid {
+    let account = request.account_id;
+    let of_account = Sha256::digest(account.as_bytes());
+    let of_key = Sha256::digest(format!("{account}:{}", request.key.as_str()));
+    let mut id = [0; 16];
+    for (byte, hashed) in id.iter_mut().zip(of_account.iter().take(8).chain(&of_key)) {
+        *byte = *hashed;
+    }
+    Uuid::from_bytes(id)
 }
 
 /// The time in a key that is a UUID of version 7.
