@@ -101,7 +101,9 @@ pub use batch::{
     SharedBegin, SharedEffect, SharedPhases, read_rounds, transaction_time,
 };
 #[cfg(feature = "sweep")]
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remembers_keys, sweep};
+pub use expiry::{
+    SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remember_keys, remembers_keys, sweep,
+};
 #[cfg(feature = "forget")]
 pub use forget::{Forgotten, expire, forget};
 #[cfg(feature = "http")]
