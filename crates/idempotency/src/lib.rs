@@ -105,7 +105,7 @@ pub use expiry::{
     SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remember_keys, remembers_keys, sweep,
 };
 #[cfg(feature = "forget")]
-pub use forget::{Forgotten, expire, forget};
+pub use forget::{Forgotten, ForgottenKey, expire, forget, forget_key};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
 #[cfg(feature = "inspect")]
