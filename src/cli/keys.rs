@@ -1,13 +1,15 @@
 //! `charge-once keys`: what is known of idempotency keys, for a person who was called.
 //!
-//! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is
-//! said describes one moment: that nothing is stored never means that a new key is safe.
+//! Promise: looking changes nothing, and no key is forgotten that is in flight or in doubt. Bodies
+//! are not shown, because they may hold secrets. What is said describes one moment: that nothing is
+//! stored never means that a new key is safe.
 
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use super::{
     BoxError, api_key, aside,
-    named::Names,
+    named::{Names, ensure_person},
     print, say,
     session::{self, OnlyShard},
 };
@@ -16,11 +18,12 @@ use crate::{
     database::{Database, Shard, shards::Reached},
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
-        Failure, IdempotencyKey, Inspected, KeyReport, LeasedKey, WantedKeys, list_leased_keys,
-        sealed_key,
+        Failure, ForgottenKey, IdempotencyKey, Inspected, KeyReport, LeasedKey, WantedKeys,
+        acknowledged, forget_key, list_leased_keys, sealed_key,
     },
     server,
     store::key_story::{self, KeyStory},
+    telemetry::requests::short_hash,
 };
 
 /// Keys that are listed, the oldest ones.
@@ -46,6 +49,24 @@ pub enum KeysCommand {
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
+    },
+    /// Makes a key new: removes its outcome, and what is remembered of it. The next request with it
+    /// is executed, whatever the first one did.
+    ///
+    /// Without --yes, it shows what it would remove. A key in flight or in doubt is left alone. A
+    /// server that has the reply in memory may still answer with it, until it is restarted.
+    Forget {
+        /// The key, as the client sent it.
+        key: String,
+        /// The account's name, or its id. Without it, the account is found by the key.
+        #[arg(long, value_name = "NAME")]
+        account: Option<String>,
+        /// Your name: 1 to 100 characters, for the log.
+        #[arg(long, value_name = "NAME")]
+        by: String,
+        /// Removes it.
+        #[arg(long)]
+        yes: bool,
     },
     /// Lists keys in flight, the oldest first, 1000 at most.
     ///
@@ -80,8 +101,8 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             let key =
                 parsed.map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
             let config = aside::config()?;
-            let show = async |database: &Database, account, key| {
-                let story = Story::read(database, &config, account, key).await?;
+            with_owner(&config, account, &key, async |database, account| {
+                let story = Story::read(database, &config, account, &key).await?;
                 match json {
                     true => print(&story.as_json().to_string())?,
                     false => story.show()?,
@@ -90,19 +111,41 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
                     true => Ok(()),
                     false => Err("nothing is known of this key".into()),
                 }
-            };
-            let anywhere = OnlyShard::default();
-            match account {
-                Some(account) => {
-                    session::for_account(&config, &account, &anywhere, async |database, account| {
-                        show(database, account, key).await
-                    })
+            })
+        }
+        KeysCommand::Forget {
+            key,
+            account,
+            by,
+            yes,
+        } => {
+            ensure_person(&by)?;
+            let key = IdempotencyKey::parse(key.as_bytes())
+                .map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
+            let config = aside::config()?;
+            with_owner(&config, account, &key, async |database, account| {
+                let story = Story::read(database, &config, account, &key).await?;
+                story.show()?;
+                if matches!(story.report.found, Inspected::InFlight(_)) {
+                    return Err("nothing was removed: a request with this key is at work".into());
                 }
-                None => session::once(&config, &anywhere, async |reached| {
-                    let (shard, account) = owner(reached, &key).await?;
-                    show(&shard.database, account, key).await
-                }),
-            }
+                if !yes {
+                    return Err(
+                        "nothing was removed. With --yes, the key is new, and the next request \
+                                with it is executed"
+                            .into(),
+                    );
+                }
+                forget(database, &story, &key, &by).await?;
+                let now = Story::read(database, &config, account, &key).await?;
+                match now.report.found {
+                    Inspected::Nothing => print(
+                        "The key is new: the next request with it is executed. A server that has the \
+                         reply in memory may answer with it, until it is restarted.",
+                    ),
+                    _ => Err("a request with this key has come meanwhile".into()),
+                }
+            })
         }
         KeysCommand::List {
             in_flight: _,
@@ -128,6 +171,55 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             })
         }
     }
+}
+
+/// Does one thing with a key's account, in its database. Without its name, that is the one account
+/// that has used the key.
+fn with_owner(
+    config: &Config,
+    account: Option<String>,
+    key: &IdempotencyKey,
+    work: impl AsyncFnOnce(&Database, AccountId) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    let anywhere = OnlyShard::default();
+    match account {
+        Some(account) => session::for_account(config, &account, &anywhere, work),
+        None => session::once(config, &anywhere, async |reached| {
+            let (shard, account) = owner(reached, key).await?;
+            work(&shard.database, account).await
+        }),
+    }
+}
+
+/// Removes what the story tells of: not what has come since.
+async fn forget(
+    database: &Database,
+    story: &Story,
+    key: &IdempotencyKey,
+    by: &str,
+) -> Result<(), BoxError> {
+    let account = story.account;
+    let first = story.report.found.request();
+    let first = first.as_ref().map(|first| &*first.request_id);
+    let mut connection = database.connect_aside().await?;
+    let forgetting = forget_key(&mut connection, account.0, key.as_str(), first);
+    let forgotten = acknowledged(forgetting).await?;
+    let ForgottenKey {
+        request,
+        resource_id,
+    } = forgotten.ok_or(
+        "nothing was removed: nothing is stored of this key, or another request with it has come \
+         meanwhile",
+    )?;
+    connection.close().await?;
+    let key = short_hash(account, key);
+    tracing::warn!(%account, %key, by, "a person has made a key new");
+    let what = match request {
+        Some((method, path, status)) => format!("{method} {path}, answered {status}"),
+        None => "what was remembered of the key".to_owned(),
+    };
+    let about = resource_id.map_or_else(String::new, |id| format!(", about {id}"));
+    print(&format!("Removed: {what}{about}."))
 }
 
 /// The one account that has used a key, and where it lives.
@@ -220,11 +312,11 @@ impl Story {
         database: &Database,
         config: &Config,
         account: AccountId,
-        key: IdempotencyKey,
+        key: &IdempotencyKey,
     ) -> Result<Self, BoxError> {
         let text = key.as_str().to_owned();
         let idempotency = server::idempotency(database, config)?;
-        let inspected = idempotency.inspect(account.0, key).await;
+        let inspected = idempotency.inspect(account.0, key.clone()).await;
         let found = inspected.map_err(|Failure { cause, .. }| cause.to_string())?;
         let wanted = WantedKeys {
             account_id: Some(account.0),

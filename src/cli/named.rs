@@ -1,4 +1,4 @@
-//! Accounts, as all commands name them: what one command prints is found in what another prints.
+//! Accounts and persons, as all commands name them: what one command prints is found in what another prints.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,19 @@ use charge_once_postgres::api_keys::names_of_accounts;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::BoxError;
 use crate::{database::PgConnection, domain::ids::AccountId};
+
+/// Longest name of a person.
+const PERSON_MAX_CHARS: usize = 100;
+
+/// Whether the option `--by` can be the name of a person.
+pub(super) fn ensure_person(by: &str) -> Result<(), BoxError> {
+    if by.trim().is_empty() || by.chars().count() > PERSON_MAX_CHARS {
+        return Err("--by must have 1 to 100 characters".into());
+    }
+    Ok(())
+}
 
 /// The names of some accounts.
 pub(super) struct Names(HashMap<Uuid, String>);

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     BoxError,
-    named::Names,
+    named::{Names, ensure_person},
     print, say,
     session::{self, OnlyShard},
 };
@@ -42,9 +42,6 @@ use crate::{
 /// happened needs an operation that was last sent this long ago: by then no attempt is still on its
 /// way through a network.
 const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
-
-/// Longest name of a person.
-const NAME_MAX_CHARS: usize = 100;
 
 /// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys
 /// by default.
@@ -120,9 +117,7 @@ pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
             session::each(&config, &only, async |database| show(database, json).await)
         }
         OperationsCommand::Resolve { id, outcome, by } => {
-            if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
-                return Err("--by must have 1 to 100 characters".into());
-            }
+            ensure_person(&by)?;
             let word = match outcome {
                 OperationOutcome::Done => Resolution::Done,
                 OperationOutcome::Declined => Resolution::Declined,

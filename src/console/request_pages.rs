@@ -82,10 +82,13 @@ impl AccountPages {
             })
         });
         let (leased, KeyStory { requests, events }, deliveries) = reading.await?;
+        let is_given_up = found.status() == Some("abandoned");
+        let requests = requests.into_iter();
+        let requests = requests.map(|one| logged(one, 0, is_given_up));
         Ok(Story {
             found,
             leased,
-            requests: requests.into_iter().map(|one| logged(one, 0)).collect(),
+            requests: requests.collect(),
             events: events.into_iter().map(happened).collect(),
             deliveries,
         })
@@ -127,11 +130,13 @@ async fn search(
     let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
     let keys: Vec<_> = keys.collect::<HashSet<_>>().into_iter().collect();
     let replays = count_replays(&mut *connection, account.0, &keys).await?;
+    let given_up = key_story::given_up(&mut *connection, account, &keys).await?;
     let payments = payments(connection, account, &log).await?;
     let requests = log.into_iter().map(|one| {
         let key = one.idempotency_key.as_ref();
         let count = key.and_then(|key| replays.get(key)).copied();
-        logged(one, count.unwrap_or(0))
+        let is_given_up = key.is_some_and(|key| given_up.contains(key));
+        logged(one, count.unwrap_or(0), is_given_up)
     });
     Ok(FoundRequests {
         requests: requests.collect(),
@@ -166,7 +171,7 @@ async fn payments(
 }
 
 /// Replays beyond the number that is counted are not counted.
-fn logged(request: LoggedRequest, replays: i64) -> Logged {
+fn logged(request: LoggedRequest, replays: i64, is_given_up: bool) -> Logged {
     let id = RequestId(request.id);
     let more = if replays >= COUNTED_MAX { "+" } else { "" };
     Logged {
@@ -179,6 +184,7 @@ fn logged(request: LoggedRequest, replays: i64) -> Logged {
         outcome: request.outcome.as_str(),
         duration: request.duration,
         resource_id: request.resource_id,
+        is_given_up,
         replays: format!("{replays}{more}"),
     }
 }

@@ -15,7 +15,11 @@ use charge_once_processor::service;
 pub use sqlx::PgConnection;
 use sqlx::migrate::Migrator;
 
-use crate::{config::Config, idempotency, webhooks};
+use crate::{
+    config::Config,
+    idempotency::{self, acknowledged},
+    webhooks,
+};
 
 /// The migrations of this program, compiled in. One that the database has and this build doesn't is
 /// no error: an older release must be able to start beside a newer one, during a rollout or after a
@@ -164,7 +168,8 @@ pub enum MemoryError {
     /// It would execute requests whose keys others remember.
     #[error(
         "KEY_MEMORY must be set as in the other processes: this database remembers keys that have expired, \
-         and without it they would be new. To forget them, TRUNCATE idempotency_tombstones"
+         and without it they would be new. To forget them, stop all processes that have it, and \
+         TRUNCATE idempotency_tombstones"
     )]
     Forgets,
     /// The database can't be asked.
@@ -172,16 +177,17 @@ pub enum MemoryError {
     Database(#[from] sqlx::Error),
 }
 
-/// Whether a process with this `KEY_MEMORY` may use the database.
+/// Whether a process with this `KEY_MEMORY` may use the database. One that remembers keys says so
+/// there, and from then on none starts that doesn't.
 pub async fn ensure_memory(
     database: &Database,
     memory: Option<Duration>,
 ) -> Result<(), MemoryError> {
-    if memory.is_none() {
-        let mut connection = database.connect_aside().await?;
-        if idempotency::remembers_keys(&mut connection).await? {
-            return Err(MemoryError::Forgets);
-        }
+    let mut connection = database.connect_aside().await?;
+    if memory.is_some() {
+        acknowledged(idempotency::remember_keys(&mut connection)).await?;
+    } else if idempotency::remembers_keys(&mut connection).await? {
+        return Err(MemoryError::Forgets);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{prelude::*, request::Tester};
 use crate::{
-    idempotency::{Failure, IdempotencyKey},
+    idempotency::{Failure, IdempotencyKey, sealed_key},
     store::report::{self, REQUESTS_MAX},
     wire::report::ReportView,
 };
@@ -49,7 +49,7 @@ async fn read(
     }
     let below = before.map_or(Uuid::max(), |id| id.0);
     let tested = app.snapshot(account, move |connection| {
-        Box::pin(report::read(connection, account, below))
+        Box::pin(report::read(connection, account, below, sealed_key))
     });
     let tested = tested.await?;
     // It looks at thousands of requests, and waits for nothing.

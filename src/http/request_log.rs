@@ -4,6 +4,8 @@
 //! card numbers, and never a body, a query, or a path that may hold a card number or an API key. A
 //! client that leaves before its reply is logged as well.
 
+use std::borrow::Cow;
+
 use actix_web::{HttpMessage, HttpRequest, HttpResponse, dev::ServiceRequest, web};
 use charge_once_service::request_log::{Entry, LoggedOutcome};
 use charge_once_strict_params::card_numbers::holds_card_number;
@@ -16,7 +18,7 @@ use crate::{
         api_key::holds_secret,
         ids::{AccountId, RequestId},
     },
-    idempotency::Fingerprint,
+    idempotency::{Fingerprint, IdempotencyKey, sealed_key},
     telemetry::known,
     wire::error::ErrorCode,
 };
@@ -38,8 +40,12 @@ pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
         let names_key = request
             .app_data::<web::Data<App>>()
             .is_some_and(|app| names_key(app, &route));
-        let path = Some(request.uri().path()).filter(|path| !names_key && is_loggable(path));
-        entry.authenticated(account.0, known(request.method()), route, path);
+        let path = Some(request.uri().path()).filter(|path| is_loggable(path));
+        let path = path.and_then(|path| match names_key {
+            true => without_key(path, &route, account).map(Cow::Owned),
+            false => Some(Cow::Borrowed(path)),
+        });
+        entry.authenticated(account.0, known(request.method()), route, path.as_deref());
     }
 }
 
@@ -50,9 +56,18 @@ pub(super) fn has_key(request: &HttpRequest, stored_key: &str) {
     }
 }
 
-/// Whether a path of this route names a key that may be that of a sealed record, and is not kept.
+/// Whether a path of this route names a key that may be that of a sealed record. The key is not
+/// kept.
 pub(super) fn names_key(app: &App, route: &str) -> bool {
     app.seal.is_some() && route.contains("{key}")
+}
+
+/// The path, with the hash of the key in place of the key. `None`: it names none.
+fn without_key(path: &str, route: &str, account: AccountId) -> Option<String> {
+    let place = route.split('/').position(|segment| segment == "{key}")?;
+    let key: Cow<'_, [u8]> = percent_decode_str(path.split('/').nth(place)?).into();
+    let key = IdempotencyKey::parse(&key).ok()?;
+    Some(route.replace("{key}", &sealed_key(account.0, key.as_str())))
 }
 
 /// The request is one of a test: the report on its client compares what requests ask for.

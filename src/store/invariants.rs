@@ -326,14 +326,23 @@ invariants! {
       GROUP BY account_id, object_id, object_version
      HAVING count(*) > 1";
 
+    // A key has two spellings where replies are sealed, and each request may have used another one.
     one_execution_per_key of identity:
         "while a key's record lives, only the request that it names has changed anything":
     "SELECT DISTINCT record.account_id, NULL::uuid, record.key,
             format('its record names %s, and %s has changed something as well',
                    record.request_id, event.request_id)
-       FROM idempotency_keys AS record
-       JOIN events AS event ON event.account_id = record.account_id
-                           AND event.idempotency_key = record.key
+       FROM (SELECT account_id, key, request_id, created_at, expires_at, status,
+                    CASE WHEN key LIKE ',sealed.%' THEN decode(substr(key, 9), 'hex')
+                         ELSE sha256(convert_to(account_id::text || ':' || key, 'UTF8')) END AS hash
+               FROM idempotency_keys) AS record
+       JOIN (SELECT account_id, request_id, created_at,
+                    CASE WHEN idempotency_key LIKE ',sealed.%'
+                         THEN decode(substr(idempotency_key, 9), 'hex')
+                         ELSE sha256(convert_to(account_id::text || ':' || idempotency_key, 'UTF8'))
+                    END AS hash
+               FROM events) AS event
+         ON event.account_id = record.account_id AND event.hash = record.hash
       WHERE event.created_at >= record.created_at
         AND (record.status IS NULL OR event.created_at < record.expires_at)
         AND event.request_id <> record.request_id";

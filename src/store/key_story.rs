@@ -1,5 +1,7 @@
 //! What is kept of the requests with one key, beside its record.
 
+use std::collections::HashSet;
+
 use charge_once_service::request_log::{LoggedRequest, list_of_key};
 use sqlx::PgConnection;
 
@@ -28,6 +30,26 @@ pub async fn has_begun(
         key,
     );
     Ok(record.fetch_optional(connection).await?.is_some())
+}
+
+/// Those of these keys that were given up, by their records. Takes no lock.
+pub async fn given_up(
+    connection: &mut PgConnection,
+    account: AccountId,
+    keys: &[String],
+) -> Result<HashSet<String>, sqlx::Error> {
+    let given_up = sqlx::query_scalar!(
+        "
+        SELECT key
+          FROM idempotency_keys
+         WHERE account_id = $1 AND key = ANY ($2)
+           -- In place of a fingerprint.
+           AND fingerprint = decode(repeat('00', 32), 'hex')
+        ",
+        account.0,
+        keys,
+    );
+    Ok(given_up.fetch_all(connection).await?.into_iter().collect())
 }
 
 /// The accounts that have a record under a key, or a request with it in the log, or of which it is

@@ -14,11 +14,13 @@ use super::rows::*;
 /// Requests of one report.
 pub const REQUESTS_MAX: i64 = request_log::SEARCHED_MAX;
 
-/// Reads what came of the requests before the one with the id `below`. Takes no lock.
+/// Reads what came of the requests before the one with the id `below`. `sealed_key` makes of an
+/// account and a key the hash that may stand in place of the key. Takes no lock.
 pub async fn read(
     connection: &mut PgConnection,
     account_id: AccountId,
     below: Uuid,
+    sealed_key: fn(Uuid, &str) -> String,
 ) -> Result<Tested, sqlx::Error> {
     let filter = RequestFilter::default();
     let account = account_id.0;
@@ -29,7 +31,10 @@ pub async fn read(
         return Ok(Tested::default());
     };
     let mut tested = Tested {
-        given_up: given_up(&requests),
+        given_up: given_up(&requests, |key| match key.starts_with(",sealed.") {
+            true => key.to_owned(),
+            false => sealed_key(account, key),
+        }),
         requests,
         ..Tested::default()
     };
@@ -61,20 +66,28 @@ fn keys_in_question(tested: &Tested) -> Vec<String> {
         .collect()
 }
 
-/// The keys that were given up, with the first request that was told what became of each.
-fn given_up(requests: &[LoggedRequest]) -> HashMap<String, Uuid> {
-    let mut given_up = HashMap::new();
+/// The keys that were given up, with the first request that was told what became of each. Where
+/// replies are sealed, the hash of a key may stand in a path, and in place of the key of a request.
+fn given_up(requests: &[LoggedRequest], hash: impl Fn(&str) -> String) -> HashMap<String, Uuid> {
+    let mut by_hash = HashMap::new();
     for request in requests.iter().filter(|one| one.status == Some(200)) {
         let path = request.path.as_deref().unwrap_or_default();
         let named = path
             .strip_suffix("/abandon")
             .filter(|_| request.method == "POST");
         if let Some((_, key)) = named.and_then(|path| path.split_once("/idempotency-keys/")) {
-            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
-            given_up.entry(key).or_insert(request.id);
+            let key = percent_decode_str(key).decode_utf8_lossy();
+            by_hash.entry(hash(&key)).or_insert(request.id);
         }
     }
-    given_up
+    if by_hash.is_empty() {
+        return HashMap::new();
+    }
+    let keys = requests
+        .iter()
+        .filter_map(|one| one.idempotency_key.as_ref());
+    let given_up = keys.filter_map(|key| Some((key.clone(), *by_hash.get(&hash(key))?)));
+    given_up.collect()
 }
 
 /// What the requests with these keys made, by key, as their records say. A refund's subject is its

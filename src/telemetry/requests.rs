@@ -319,7 +319,7 @@ impl Drop for Inner {
 }
 
 /// The same key of the same account has the same hash. No key can be found from it.
-fn short_hash(account: AccountId, key: &IdempotencyKey) -> String {
+pub fn short_hash(account: AccountId, key: &IdempotencyKey) -> String {
     let hash = Sha256::new()
         .chain_update(account.0.as_bytes())
         .chain_update(key.as_str())

@@ -282,8 +282,7 @@ fn row(request: &Logged, payment: &Markup, locale: Locale) -> Markup {
 pub(super) fn outcome(request: &Logged) -> &'static str {
     match (request.outcome, request.status) {
         ("executed", Some(402)) => "declined",
-        // The other conflict that is stored, of an expired key, names what was made.
-        ("replayed", Some(409)) if request.resource_id.is_none() => "abandoned",
+        ("replayed", Some(409)) if request.is_given_up => "abandoned",
         (outcome, _) => outcome,
     }
 }

@@ -207,6 +207,8 @@ pub struct Logged {
     pub duration: Duration,
     /// The id of what the reply is about.
     pub resource_id: Option<String>,
+    /// Whether its key was given up. What is stored says so, as long as it is kept.
+    pub is_given_up: bool,
     /// How many requests with its key were replays, as a page shows it.
     pub replays: String,
 }

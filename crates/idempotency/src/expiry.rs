@@ -45,16 +45,20 @@ impl Default for SweepPace {
 pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64, sqlx::Error> {
     let memory = pace.memory.map(PgInterval::try_from).transpose();
     let memory = memory.map_err(sqlx::Error::Encode)?;
-    if memory.is_none() && remembers_keys(connection).await? {
-        let cause = "keys are remembered in this database, and a sweep without a memory would forget \
-                     those that it removes";
-        return Err(sqlx::Error::Configuration(cause.into()));
+    if memory.is_some() {
+        remember_keys(connection).await?;
     }
     let mut removed = 0;
     // Each batch goes on where the last one stopped. From the beginning of the index, it would have
     // to pass over the entries of everything that was deleted before.
     let mut from = None;
     loop {
+        // Before each batch: another process may begin to remember keys during a long sweep.
+        if memory.is_none() && remembers_keys(connection).await? {
+            let cause = "keys are remembered in this database, and a sweep without a memory would \
+                         forget those that it removes";
+            return Err(sqlx::Error::Configuration(cause.into()));
+        }
         let began = Instant::now();
         let batch = sweep_batch(connection, from, memory.as_ref());
         let batch = in_time(pace, batch).await?;
@@ -88,8 +92,25 @@ async fn in_time<T>(
     })?
 }
 
-/// Whether anything is remembered in this database. What neither looks at it nor adds to it,
-/// although others do, would execute a late retry.
+/// States that keys are remembered in this database, before the first one is: by a tombstone of no
+/// key, which stays until the table is emptied. An older release reads it, too.
+pub async fn remember_keys(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let stated = "SELECT EXISTS (SELECT FROM idempotency_tombstones
+                   WHERE id = '00000000-0000-0000-0000-000000000000')";
+    if !sqlx::query_scalar(stated)
+        .fetch_one(&mut *connection)
+        .await?
+    {
+        let state = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+                     VALUES ('00000000-0000-0000-0000-000000000000', 0, 'infinity')
+                     ON CONFLICT DO NOTHING";
+        sqlx::query(state).execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// Whether keys are remembered in this database. What neither looks at it nor adds to it, although
+/// others do, would execute a late retry.
 pub async fn remembers_keys(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let any = "SELECT EXISTS (SELECT FROM idempotency_tombstones)";
     sqlx::query_scalar(any).fetch_one(connection).await

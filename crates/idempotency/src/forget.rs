@@ -5,7 +5,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::SWEEP_BATCH_ROWS;
+use crate::{SWEEP_BATCH_ROWS, sealed_key};
 
 /// What [`forget`] deleted, or [`expire`] let expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,65 @@ async fn forget_tombstones(
     )
     .fetch_one(connection)
     .await
+}
+
+/// What [`forget_key`] deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgottenKey {
+    /// The method and the path of the first request, and the status of its reply; `None` where the
+    /// key was only remembered.
+    pub request: Option<(String, String, u16)>,
+    /// The id of what it created, if that is known.
+    pub resource_id: Option<String>,
+}
+
+/// Deletes the record of one key, if it is that of `request_id` or has expired, and what is
+/// remembered of the key: it is new again. `None`: the key has another record, one without an
+/// outcome, or nothing.
+///
+/// This breaks the promise of the record, so it is for a person who knows what became of it. A
+/// replay cache knows nothing of it.
+pub async fn forget_key(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    key: &str,
+    request_id: Option<&str>,
+) -> Result<Option<ForgottenKey>, sqlx::Error> {
+    let keys = [key.to_owned(), sealed_key(account_id, key)];
+    let deleted = sqlx::query!(
+        r#"
+        WITH record AS (
+            DELETE FROM idempotency_keys
+             WHERE account_id = $1 AND key = ANY ($2) AND status IS NOT NULL
+               AND (request_id = $4 OR expires_at <= now())
+            RETURNING method, path, status, resource_id),
+        tombstone AS (
+            DELETE FROM idempotency_tombstones
+             WHERE id = idempotency_tombstone_id($1, $3)
+               AND (EXISTS (SELECT FROM record)
+                    OR NOT EXISTS (SELECT FROM idempotency_keys
+                                    WHERE account_id = $1 AND key = ANY ($2)))
+            RETURNING resource_id)
+        SELECT method AS "method?", path AS "path?", status AS "status?",
+               coalesce(record.resource_id, tombstone.resource_id) AS resource_id
+          FROM record
+          FULL JOIN tombstone ON true
+        "#,
+        account_id,
+        &keys,
+        key,
+        request_id,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(deleted.map(|row| ForgottenKey {
+        request: row
+            .method
+            .zip(row.path)
+            .zip(row.status)
+            .map(|((method, path), status)| (method, path, status.unsigned_abs())),
+        resource_id: row.resource_id,
+    }))
 }
 
 /// Lets at most [`SWEEP_BATCH_ROWS`] completed records of one account that come after the key

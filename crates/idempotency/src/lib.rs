@@ -103,9 +103,11 @@ pub use batch::{
     SharedBegin, SharedEffect, SharedPhases, read_rounds, transaction_time,
 };
 #[cfg(feature = "sweep")]
-pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remembers_keys, sweep};
+pub use expiry::{
+    SWEEP_BATCH_ROWS, SweepPace, oldest_expired, remember_keys, remembers_keys, sweep,
+};
 #[cfg(feature = "forget")]
-pub use forget::{Forgotten, expire, forget};
+pub use forget::{Forgotten, ForgottenKey, expire, forget, forget_key};
 #[cfg(feature = "http")]
 pub use http::HeaderError;
 #[cfg(feature = "inspect")]

@@ -115,6 +115,31 @@ async fn a_key_that_was_given_up_is_told_as_one_in_its_story_and_in_the_lists() 
     }
 }
 
+/// Nothing was made, so the stored conflict names nothing.
+#[tokio::test]
+async fn a_key_that_has_expired_is_not_told_as_one_that_was_given_up() {
+    let settings = [CONSOLE, FORGETFUL, ("KEY_MEMORY", "365d")];
+    let server = TestServer::start_with(&settings).await;
+    let visit = Visit::begin(&server).await;
+    let client = &server.client;
+    let refused = client.post("/charges", "key-1", &json!({})).await;
+    assert_eq!(refused.status, 400);
+    server.database.expire_records().await;
+    let late = client.post("/charges", "key-1", &json!({})).await;
+    assert_eq!(late.code(), "idempotency_key_expired");
+    let again = client.post("/charges", "key-1", &json!({})).await;
+    again.assert_replays(&late);
+    log_holds(&server.database, 3).await;
+    let told = [
+        visit.object("keys", "key-1").await,
+        visit.page("/console/requests").await,
+    ];
+    for page in told {
+        assert_has(&page, ">replayed<");
+        page.must_lack(&["abandoned"]);
+    }
+}
+
 #[tokio::test]
 async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
     let settings = [PATIENT, &[CONSOLE, FAULTS]].concat();

@@ -7,7 +7,12 @@ use crate::support::{accounts::client_of_test_account, prelude::*, webhooks::qui
 
 /// A client of a test account for which these faults are planned.
 async fn tested(plans: &[Value]) -> (TestServer, Client) {
-    let (server, dev) = TestServer::with_client(&[FAULTS, ("KEYS", "/v1=assign")]).await;
+    tested_with(plans, &[]).await
+}
+
+async fn tested_with(plans: &[Value], more: &[(&str, &str)]) -> (TestServer, Client) {
+    let variables = [&[FAULTS, ("KEYS", "/v1=assign")], more].concat();
+    let (server, dev) = TestServer::with_client(&variables).await;
     let client = client_of_test_account(&dev).await;
     for plan in plans {
         let made = client.post_new("/test/faults", plan).await;
@@ -193,11 +198,18 @@ async fn a_new_key_after_a_failure_is_found_and_the_old_one_is_right() {
 
 #[tokio::test]
 async fn a_client_that_gives_its_key_up_may_use_another_one() {
-    for (plan, told) in [
-        (unavailable("/charges", 1), "abandoned"),
-        (lost("/charges", 1), "completed"),
+    let secret = ("SEAL_SECRETS", "a-secret-of-32-bytes-or-even-more");
+    // A path that names a key is logged without it then, and a sealed request, too.
+    let sealed: &[(&str, &str)] = &[secret, ("SEAL_REPLIES", "all")];
+    for (plan, told, more) in [
+        (unavailable("/charges", 1), "abandoned", &[][..]),
+        (lost("/charges", 1), "completed", &[]),
+        (unavailable("/charges", 1), "abandoned", &sealed[..1]),
+        (lost("/charges", 1), "completed", &sealed[..1]),
+        (unavailable("/charges", 1), "abandoned", sealed),
+        (lost("/charges", 1), "completed", sealed),
     ] {
-        let (_server, client) = tested(&[plan]).await;
+        let (_server, client) = tested_with(&[plan], more).await;
         let first = send(&client, "/charges", "a/1", &charge()).await;
         assert!(first.is_none_or(|answer| answer.status == 503));
         let path = "/idempotency-keys/a%2F1/abandon";

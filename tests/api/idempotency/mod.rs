@@ -10,6 +10,7 @@ mod expiry;
 mod fingerprints;
 mod first_charge;
 mod followers;
+mod forgotten;
 mod in_flight;
 mod key_inspection;
 mod keys;

@@ -29,7 +29,9 @@ async fn sweep_once(database: &TestDatabase) -> u64 {
     sweep(&mut connection, pace(365)).await.unwrap()
 }
 
-const TOMBSTONES: &str = "SELECT count(*) FROM idempotency_tombstones";
+/// But for the one that states that keys are remembered.
+const TOMBSTONES: &str =
+    "SELECT count(*) FROM idempotency_tombstones WHERE expired_at < 'infinity'";
 
 #[tokio::test]
 async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one_made() {
@@ -178,7 +180,10 @@ async fn a_key_is_forgotten_when_its_time_is_over_and_not_before() {
     let mut connection = PgConnection::connect(&database.url).await.unwrap();
     sweep(&mut connection, pace(30)).await.unwrap();
     let age = |days: u32| {
-        format!("UPDATE idempotency_tombstones SET expired_at = now() - interval '{days} days'")
+        format!(
+            "UPDATE idempotency_tombstones SET expired_at = now() - interval '{days} days'
+              WHERE expired_at < 'infinity'"
+        )
     };
     database.execute(age(29)).await;
     sweep(&mut connection, pace(30)).await.unwrap();
@@ -310,7 +315,50 @@ async fn a_process_without_a_memory_does_not_use_a_database_that_has_one() {
     complaint.must_have(&["KEY_MEMORY must be set", "TRUNCATE idempotency_tombstones"]);
     let complaint = complaint_of(&["sweep"], &url, 1);
     complaint.must_have(&["keys are remembered in this database"]);
+    // Also when the last of them is forgotten.
+    database
+        .execute("DELETE FROM idempotency_tombstones WHERE expired_at < 'infinity'")
+        .await;
+    let complaint = complaint_of(&["serve"], &url, 1);
+    complaint.must_have(&["KEY_MEMORY must be set"]);
     database.execute("TRUNCATE idempotency_tombstones").await;
     let server = TestServer::start_on(database, &[]).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
+}
+
+/// Before anything has expired: its sweep would forget what the other one is to remember.
+#[tokio::test]
+async fn the_first_process_with_a_memory_says_so_and_from_then_on_none_sweeps_without_one() {
+    let database = TestDatabase::create_unsharded().await;
+    let without = ServerProcess::start(&database, &[FORGETFUL]);
+    assert_eq!(without.client.charge("key-1").await.status, 201);
+    let url = [("DATABASE_URL", &*database.url), ANY_PORT];
+    printed_by(&["sweep"], &url);
+    let with = ServerProcess::start(&database, REMEMBERING);
+    assert_eq!(database.count(TOMBSTONES).await, 0);
+    database.expire_records().await;
+    complaint_of(&["sweep"], &url, 1).must_have(&["keys are remembered in this database"]);
+    complaint_of(&["serve"], &url, 1).must_have(&["KEY_MEMORY must be set"]);
+    // The old one, which has been running since before, doesn't either.
+    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+    let swept = sweep(&mut connection, SweepPace::default()).await;
+    assert!(
+        matches!(swept, Err(sqlx::Error::Configuration(_))),
+        "{swept:?}"
+    );
+    sweep_once(&database).await;
+    assert_eq!(error(&with.client.charge("key-1").await), expired());
+    assert_eq!(database.charges().await, 1);
+}
+
+/// A sweep that states it first: a worker may be the only process with the variable.
+#[tokio::test]
+async fn a_sweep_with_a_memory_says_so_too_and_once() {
+    let database = TestDatabase::create_unsharded().await;
+    let url = [("DATABASE_URL", &*database.url)];
+    for _ in 0..2 {
+        printed_by(&["sweep"], &[url[0], YEAR]);
+    }
+    assert_eq!(database.count_of("idempotency_tombstones").await, 1);
+    complaint_of(&["sweep"], &url, 1).must_have(&["keys are remembered in this database"]);
 }

@@ -361,3 +361,46 @@ async fn a_sealed_record_is_found_by_its_key_and_told_to_be_sealed() {
         .await;
     assert_eq!(own.refusal(), refusal("parameter_invalid", "key"));
 }
+
+/// As after a mistake of the program, in the middle of a rollout that changes the setting.
+#[tokio::test]
+async fn a_second_execution_is_found_whichever_of_them_was_sealed() {
+    let (server, client) = TestServer::with_client(&[FORGETFUL, sealed_by(NEW), ALL]).await;
+    let database = &server.database;
+    let plain = ServerProcess::start(database, &[FORGETFUL, sealed_by(NEW)]);
+    assert_eq!(client.charge("sealed").await.status, 201);
+    assert_eq!(plain.client.charge("plain").await.status, 201);
+    let url = [("DATABASE_URL", &*database.url)];
+    printed_by(&["check"], &url);
+    let owner: Uuid = database
+        .value("SELECT account_id FROM charges LIMIT 1")
+        .await;
+    let sealed = charge_once::idempotency::sealed_key(owner, "sealed");
+    let again = charge_once::idempotency::sealed_key(owner, "plain");
+    // Of each record: what another request has changed, under this spelling of its key.
+    for (record, spelled) in [
+        (&*sealed, "sealed"),
+        (&sealed, &sealed),
+        ("plain", &again),
+        ("plain", "plain"),
+    ] {
+        let second = format!(
+            "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
+             SELECT account_id, gen_random_uuid(), 'charge.updated', object, 'req_other', '{spelled}'
+               FROM events LIMIT 1"
+        );
+        assert_eq!(database.execute(second).await, 1);
+        let checked = Run::of(run(&["check", "--json"], &url));
+        assert_eq!(checked.code, Some(1), "{checked:?}");
+        let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
+        let invariants = checked["invariants"].as_array().unwrap();
+        let found = invariants
+            .iter()
+            .find(|one| one["name"] == "one_execution_per_key");
+        let violations = found.unwrap()["violations"].as_array().unwrap();
+        let objects: Vec<_> = violations.iter().map(|one| &one["object"]).collect();
+        assert_eq!(objects, [record], "{spelled}");
+        let undone = "DELETE FROM events WHERE request_id = 'req_other'";
+        assert_eq!(database.execute(undone).await, 1);
+    }
+}

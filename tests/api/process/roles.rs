@@ -38,6 +38,12 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert_eq!(client.post_new("/checkouts", &checkout()).await.status, 201);
     Endpoint::at(client, "https://example.com/hook").await;
 
+    let forget = ["keys", "forget", "key-1", "--by", "Ada", "--yes"];
+    for url in [&reader, &sweeper] {
+        let complaint = complaint_of(&forget, &variables(url), 1);
+        assert_has(&complaint, "permission denied");
+    }
+    printed_by(&forget, &variables(&app));
     let create = ["api-key", "create", "--account", "shop"];
     printed_by(&create, &variables(&app));
     assert!(printed_by(&["check"], &variables(&reader)).contains("invariants hold."));

@@ -478,11 +478,13 @@ async fn each_command_works_on_all_databases_or_on_one() {
     let account = "keys show key-1 --account shop";
     let unknown = two.run(account).await;
     assert!(unknown.stdout.contains("key      key-1"), "{unknown:?}");
+    let forget = "keys forget key-1 --by Ada --yes --account shop";
     let of_main = "keys list --in-flight --account shop --shard main";
     for (arguments, expected) in [
         (of_main, "the shard main has no account"),
         ("sweep --shard c", "SHARD_URLS names no such database"),
         (account, "nothing is known of this key"),
+        (forget, "nothing is stored of this key"),
         ("keys show key-1", "no account has a record"),
         ("keys show key-1 --account nobody", "there is no account"),
     ] {

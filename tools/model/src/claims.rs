@@ -1,7 +1,8 @@
-//! One transaction per key: claim, `take_over` at expiry, `abandon`, batches, the sweep, and what a
-//! crash or a lost acknowledgment leaves behind.
+//! One transaction per key: claim, `take_over` at expiry, batches, the sweep, and what a crash or a
+//! lost acknowledgment leaves behind. Giving a key up is a claim whose record answers each request.
+//! A run remembers keys for longer than it lasts, or not at all.
 //!
-//! A step is one statement of `claim.rs`, `abandon.rs`, `transaction.rs`, `batch/prepare.rs` or
+//! A step is one statement of `claim.rs`, `memory.rs`, `transaction.rs`, `batch/prepare.rs` or
 //! `expiry.rs`.
 //! PostgreSQL does what it promises: an insert waits for another transaction's row of the same key,
 //! each statement sees what is committed when it begins, and a COMMIT is whole or nothing.
@@ -57,9 +58,27 @@ pub enum ClaimGuard {
     /// `abandon`: the same index decides. Without it, giving up looks for a committed record, and
     /// writes its own where it saw none.
     AbandonInserts,
+    /// `insert` asks whether the key is remembered when it has the key. Without it, when its
+    /// transaction begins.
+    AsksAfterInsert,
+    /// `recalled`: a record that has expired is remembered before it is swept.
+    RecallsExpired,
+    /// `sweep_batch` remembers keys in the statement that deletes their records. Without it, in the
+    /// next one.
+    RemembersAtOnce,
     /// PostgreSQL ends the session of a machine that vanished (`IDLE_IN_TRANSACTION_TIMEOUT`).
     IdleInTransactionTimeout,
 }
+
+/// What breaks only where keys are remembered.
+const OF_MEMORY: [ClaimGuard; 3] = [
+    ClaimGuard::AsksAfterInsert,
+    ClaimGuard::RecallsExpired,
+    ClaimGuard::RemembersAtOnce,
+];
+
+/// In the place of an execution: the key was remembered, and its request refused.
+const REFUSED: u8 = u8::MAX;
 
 /// The model.
 pub type Claims = Guarded<ClaimGuard>;
@@ -70,12 +89,12 @@ enum MemberState {
     ToInsert,
     /// The insert met a row.
     ToRead,
-    /// Giving up met a row that is not expired, and has locked it.
-    ToReadLocked,
     /// The row was expired.
     ToTakeOver,
     /// The key is this transaction's.
     Mine,
+    /// So is this one, which is remembered: to be refused.
+    Remembered,
     /// A guard is missing: it executes though the key is not its own.
     Unclaimed,
     /// The batch has nothing to do for it.
@@ -89,7 +108,16 @@ enum MemberState {
 struct ClaimingMember {
     key: u8,
     fingerprint: u8,
+    /// What a look before the insert has found. Without memory, and with its guard, nothing.
+    looked: bool,
     state: MemberState,
+}
+
+impl ClaimingMember {
+    /// Whether the key's row is this transaction's.
+    fn has_row(&self) -> bool {
+        matches!(self.state, MemberState::Mine | MemberState::Remembered)
+    }
 }
 
 /// A transaction, as PostgreSQL knows it.
@@ -116,8 +144,7 @@ impl Transaction {
 
     fn holds(&self, key: u8) -> bool {
         let mut members = self.members.iter().flatten();
-        let locks = [MemberState::Mine, MemberState::ToReadLocked];
-        members.any(|one| one.key == key && locks.contains(&one.state))
+        members.any(|one| one.key == key && one.has_row())
     }
 
     fn set_all(&mut self, state: MemberState) {
@@ -132,11 +159,7 @@ impl Transaction {
     }
 
     fn next_statement(&self) -> &'static str {
-        if self.gives_up() && self.has(MemberState::ToInsert) {
-            "abandon, INSERT … ON CONFLICT DO UPDATE … WHERE expires_at <= now()"
-        } else if self.has(MemberState::ToReadLocked) {
-            "abandon, reads the row that its insert met"
-        } else if self.has(MemberState::ToInsert) {
+        if self.has(MemberState::ToInsert) {
             "claim, INSERT … ON CONFLICT DO NOTHING"
         } else if self.has(MemberState::ToRead) {
             "claim, reads the row that its insert met"
@@ -196,11 +219,14 @@ enum BrokenClaim {
 pub struct ClaimsState {
     clock: u8,
     rows: [Option<Record>; KEYS],
+    /// Which keys have a tombstone. `None`: keys are not remembered.
+    tombstones: Option<[bool; KEYS]>,
     workers: [Worker; 2],
     orphans: [Option<Orphan>; 2],
     sweep: Option<u8>,
     effects: u8,
-    /// Until when the window of each key's last effect is open, or of its giving up.
+    /// Until when the window of each key's last effect is open, or of its giving up. That of a key
+    /// that will be remembered does not end.
     windows: [u8; KEYS],
     /// Whether the last window is that of a key that was given up.
     is_given_up: [bool; KEYS],
@@ -212,6 +238,10 @@ pub struct ClaimsState {
 }
 
 impl ClaimsState {
+    fn has_tombstone(&self, key: u8) -> bool {
+        self.tombstones.is_some_and(|of| of[usize::from(key)])
+    }
+
     fn running(&self) -> impl Iterator<Item = &Transaction> {
         self.workers.iter().filter_map(|worker| match worker {
             Worker::Running(tx) => Some(tx),
@@ -260,7 +290,9 @@ impl Claims {
             Worker::Running(tx) | Worker::Committing(tx) => tx.holds(key),
             Worker::Idle | Worker::Committed(_) => false,
         };
-        let sweep = state.sweep == Some(key) && !self.lacks(ClaimGuard::SweepPredicate);
+        let sweep = state.sweep == Some(key)
+            && state.rows[usize::from(key)].is_some()
+            && !self.lacks(ClaimGuard::SweepPredicate);
         let mut orphans = state.orphans.iter().flatten();
         (0..2).any(|index| index != by_other_than && of_worker(index))
             || orphans.any(|orphan| orphan.transaction.holds(key))
@@ -279,8 +311,17 @@ impl Claims {
     }
 
     fn insert(&self, state: &ClaimsState, member: &mut ClaimingMember) {
+        let is_remembered = match self.lacks(ClaimGuard::AsksAfterInsert) {
+            true => member.looked,
+            false => state.has_tombstone(member.key),
+        };
+        let inserts = match member.fingerprint {
+            GIVEN_UP => ClaimGuard::AbandonInserts,
+            _ => ClaimGuard::UniqueIndex,
+        };
         let (guard, next) = match state.rows[usize::from(member.key)] {
-            None => (ClaimGuard::UniqueIndex, MemberState::Mine),
+            None if is_remembered => (inserts, MemberState::Remembered),
+            None => (inserts, MemberState::Mine),
             Some(_) => (ClaimGuard::ReadAfterConflict, MemberState::ToRead),
         };
         member.state = match self.lacks(guard) {
@@ -289,33 +330,18 @@ impl Claims {
         };
     }
 
-    /// The upsert of `abandon`: a record that is not expired stays, and is locked.
-    fn abandon(&self, state: &ClaimsState, member: &mut ClaimingMember, judged_at: u8) {
-        let row = state.rows[usize::from(member.key)];
-        let is_free = row.is_none_or(|row| row.expires_at <= judged_at);
-        member.state = match (is_free, self.lacks(ClaimGuard::AbandonInserts)) {
-            (true, false) => MemberState::Mine,
-            (true, true) => MemberState::Unclaimed,
-            (false, _) => MemberState::ToReadLocked,
-        };
-    }
-
     /// `read_all` of the members whose inserts met a row. `false`: a record vanished, which a
     /// request alone begins afresh for.
     fn read(&self, state: &mut ClaimsState, tx: &mut Transaction, judged_at: u8) -> bool {
         let is_batch = tx.is_batch();
-        let unread = match tx.gives_up() {
-            true => MemberState::ToReadLocked,
-            false => MemberState::ToRead,
-        };
-        while let Some(member) = tx.first(unread) {
+        while let Some(member) = tx.first(MemberState::ToRead) {
             let row = state.rows[usize::from(member.key)];
             if !is_batch && row.is_none() {
                 return false;
             }
             member.state = MemberState::Lost;
             let Some(row) = row else { continue };
-            if row.expires_at <= judged_at && unread == MemberState::ToRead {
+            if row.expires_at <= judged_at {
                 if !is_batch {
                     member.state = MemberState::ToTakeOver;
                 }
@@ -339,7 +365,11 @@ impl Claims {
 
     /// `false`: the record is no longer expired, or gone.
     fn take_over(&self, state: &ClaimsState, member: &mut ClaimingMember, judged_at: u8) -> bool {
-        member.state = MemberState::Mine;
+        let recalls = state.tombstones.is_some() && !self.lacks(ClaimGuard::RecallsExpired);
+        member.state = match recalls {
+            true => MemberState::Remembered,
+            false => MemberState::Mine,
+        };
         let row = state.rows[usize::from(member.key)];
         let is_expired = |row: Record| row.expires_at <= judged_at;
         row.is_some_and(|row| is_expired(row) || self.lacks(ClaimGuard::ConditionalTakeover))
@@ -367,17 +397,21 @@ impl Claims {
         // What the process takes for `now()`.
         let is_ahead = self.lacks(ClaimGuard::DatabaseClock) && process == 1;
         let judged_at = tx.now + u8::from(is_ahead);
-        let gives_up = tx.gives_up();
+        let is_batch = tx.is_batch();
         let goes_on = if let Some(member) = tx.first(MemberState::ToInsert) {
-            match gives_up {
-                true => self.abandon(state, member, judged_at),
-                false => self.insert(state, member),
+            self.insert(state, member);
+            if is_batch && member.state == MemberState::Remembered {
+                // Given back: its request finds out by itself.
+                member.state = MemberState::Lost;
             }
             true
-        } else if tx.has(MemberState::ToRead) || tx.has(MemberState::ToReadLocked) {
+        } else if tx.has(MemberState::ToRead) {
             self.read(state, &mut tx, judged_at)
         } else if let Some(member) = tx.first(MemberState::ToTakeOver) {
             self.take_over(state, member, judged_at)
+        } else if tx.gives_up() && tx.has(MemberState::Remembered) {
+            // `Abandoned::Remembered`: the claim is undone, and the client told of it.
+            return Worker::Idle;
         } else {
             // Work, save, and COMMIT is sent.
             if self.lacks(ClaimGuard::AnswerAfterCommit) {
@@ -395,6 +429,7 @@ impl Claims {
             };
             (tx.now, tx.attempts_left) = (state.clock, attempts_left);
             tx.set_all(MemberState::ToInsert);
+            self.look(state, &mut tx);
             return Worker::Running(tx);
         }
         let is_lost = |one: &ClaimingMember| one.state == MemberState::Lost;
@@ -404,8 +439,21 @@ impl Claims {
         }
     }
 
+    /// What a claim must not rest on: whether its key is remembered, asked before the insert.
+    fn look(&self, state: &ClaimsState, tx: &mut Transaction) {
+        for member in tx.members.iter_mut().flatten() {
+            member.looked =
+                self.lacks(ClaimGuard::AsksAfterInsert) && state.has_tombstone(member.key);
+        }
+    }
+
     fn commit(&self, state: &mut ClaimsState, tx: &mut Transaction) {
         for member in tx.members.iter_mut().flatten() {
+            if member.state == MemberState::Remembered {
+                member.state = MemberState::Committed { execution: REFUSED };
+                Self::record(state, *member, REFUSED, tx.now);
+                continue;
+            }
             let is_won = matches!(member.state, MemberState::Mine | MemberState::Unclaimed);
             if !is_won && !self.lacks(ClaimGuard::WinnersOnly) {
                 continue;
@@ -419,7 +467,10 @@ impl Claims {
                     false => BrokenClaim::EffectAgain,
                 });
             }
-            state.windows[key] = tx.now + RETENTION;
+            state.windows[key] = match state.tombstones {
+                Some(_) => u8::MAX,
+                None => tx.now + RETENTION,
+            };
             state.is_given_up[key] = gives_up;
             if is_won {
                 let execution = if gives_up { 0 } else { state.effects };
@@ -551,7 +602,7 @@ impl Claims {
         }
     }
 
-    fn arrive(state: &mut ClaimsState, process: usize, requests: [Option<(u8, u8)>; 2]) {
+    fn arrive(&self, state: &mut ClaimsState, process: usize, requests: [Option<(u8, u8)>; 2]) {
         let members = requests.map(|request| {
             let (key, fingerprint) = request?;
             state.has_arrived[usize::from(key)] |= fingerprint != GIVEN_UP;
@@ -559,14 +610,30 @@ impl Claims {
             Some(ClaimingMember {
                 key,
                 fingerprint,
+                looked: false,
                 state: MemberState::ToInsert,
             })
         });
-        state.workers[process] = Worker::Running(Transaction {
+        let mut tx = Transaction {
             now: state.clock,
             attempts_left: ATTEMPTS_MAX,
             members,
-        });
+        };
+        self.look(state, &mut tx);
+        state.workers[process] = Worker::Running(tx);
+    }
+
+    fn sweep(&self, state: &mut ClaimsState, key: u8) {
+        let index = usize::from(key);
+        let deletes = state.rows[index].take().is_some();
+        let is_late = self.lacks(ClaimGuard::RemembersAtOnce);
+        // What is late remembers the key when it comes here again.
+        state.sweep = (is_late && deletes).then_some(key);
+        if let Some(tombstones) = &mut state.tombstones
+            && state.sweep.is_none()
+        {
+            tombstones[index] = true;
+        }
     }
 
     /// What a client was told of a key is recorded, unless a transaction has it now.
@@ -598,9 +665,10 @@ impl Model for Claims {
     type Action = ClaimsAction;
 
     fn init_states(&self) -> Vec<ClaimsState> {
-        vec![ClaimsState {
+        let state = |tombstones| ClaimsState {
             clock: 0,
             rows: [None; KEYS],
+            tombstones,
             workers: [Worker::Idle; 2],
             orphans: [None; 2],
             sweep: None,
@@ -612,7 +680,14 @@ impl Model for Claims {
             requests_left: self.bounds.requests,
             faults_left: self.bounds.faults,
             broken: None,
-        }]
+        };
+        let (forgets, remembers) = (state(None), state(Some([false; KEYS])));
+        match self.without {
+            // A scenario begins in the last one.
+            None => vec![remembers, forgets],
+            Some(guard) if OF_MEMORY.contains(&guard) => vec![remembers],
+            Some(_) => vec![forgets],
+        }
     }
 
     fn actions(&self, state: &ClaimsState, actions: &mut Vec<ClaimsAction>) {
@@ -667,10 +742,10 @@ impl Model for Claims {
         let mut state = before.clone();
         match action {
             ClaimsAction::Arrives(process, key, fingerprint) => {
-                Self::arrive(&mut state, process, [Some((key, fingerprint)), None]);
+                self.arrive(&mut state, process, [Some((key, fingerprint)), None]);
             }
             ClaimsAction::Batch(process, [first, second]) => {
-                Self::arrive(&mut state, process, [Some((0, first)), Some((1, second))]);
+                self.arrive(&mut state, process, [Some((0, first)), Some((1, second))]);
             }
             ClaimsAction::Statement(process)
             | ClaimsAction::Commits(process)
@@ -691,7 +766,10 @@ impl Model for Claims {
             }
             ClaimsAction::OrphanRollsBack(index) => state.orphans[index] = None,
             ClaimsAction::SweepLocks(key) => state.sweep = Some(key),
-            ClaimsAction::SweepCommits => state.rows[usize::from(state.sweep.take()?)] = None,
+            ClaimsAction::SweepCommits => {
+                let key = state.sweep.take()?;
+                self.sweep(&mut state, key);
+            }
             ClaimsAction::SweepDies => state.sweep = None,
             ClaimsAction::Tick => state.clock += 1,
         }
@@ -734,6 +812,10 @@ impl Model for Claims {
                         && state.rows[0].is_some_and(is_given_up)
                 },
             ),
+            sometimes("a remembered key is refused", |_, state| {
+                let is_refusal = |told: ToldAnswer| told.execution == REFUSED;
+                state.told[0].is_some_and(is_refusal)
+            }),
             sometimes("a record vanishes", |_, state| {
                 state.running().any(|tx| tx.attempts_left < ATTEMPTS_MAX)
             }),
@@ -770,6 +852,9 @@ impl Protocol for Claims {
         ClaimGuard::StoredBytes,
         ClaimGuard::WinnersOnly,
         ClaimGuard::AbandonInserts,
+        ClaimGuard::AsksAfterInsert,
+        ClaimGuard::RecallsExpired,
+        ClaimGuard::RemembersAtOnce,
         ClaimGuard::IdleInTransactionTimeout,
     ];
     const NARROW: &[Bounds] = &[Bounds::of(3, 2)];
@@ -829,10 +914,17 @@ impl Protocol for Claims {
             let name = key_name(key);
             facts.push(match state.rows[index] {
                 Some(row) => format!("{name} is recorded: {row}"),
+                None if state.has_tombstone(key) => format!("{name} is remembered"),
                 None => format!("{name} has no record"),
             });
-            if let Some(ToldAnswer { execution: 0, .. }) = state.told[index] {
-                facts.push(format!("a client was told that {name} is given up"));
+            let told = state.told[index].map(|told| told.execution);
+            if let Some(what @ (0 | REFUSED)) = told {
+                let what = if what == REFUSED {
+                    "expired"
+                } else {
+                    "given up"
+                };
+                facts.push(format!("a client was told that {name} is {what}"));
             } else if let Some(told) = state.told[index] {
                 facts.push(format!(
                     "a client was told of {name}: execution {}, bytes {}",
