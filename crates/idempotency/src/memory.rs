@@ -19,8 +19,8 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     /// How long after its record has expired. `None`: no longer than the record. Each sweep, in
-    /// every process, must say the same in `SweepPace::memory`: one that doesn't forgets the keys
-    /// that it removes, and can tell only when others are remembered already.
+    /// every process, must say the same in `SweepPace::memory`: one that doesn't fails where
+    /// another has said so before, and forgets the keys that it removes elsewhere.
     pub keep: Option<Duration>,
     /// Whether a key that is a UUID of version 7 and older than
     /// [`Settings::retention`](crate::Settings::retention) is taken for one that has expired, where
