@@ -49,6 +49,10 @@ impl Default for SessionLimits {
 /// Pins what the promise rests on against the defaults of a role, a database or a server: records
 /// are those of the schema, a commit is on disk when it is acknowledged, a new statement sees what
 /// has been committed, and no wait is endless. `schema` is that of [`migrate`](crate::migrate).
+///
+/// Writes outside a transaction that says `READ WRITE`, as [`BEGIN_DURABLE`] does, are refused.
+/// Work that swallows an error, or drops a `begin`, may make sqlx roll its transaction back. What
+/// it writes after that would be committed without the key, and again by each retry.
 pub fn pin_session(
     options: PgConnectOptions,
     schema: &str,
@@ -56,7 +60,8 @@ pub fn pin_session(
 ) -> PgConnectOptions {
     // Transactions of requests set the first one themselves.
     let options = options.options([("client_min_messages", "warning"), ("search_path", schema)]);
-    options.options(pinned_settings(limits))
+    let options = options.options(pinned_settings(limits));
+    options.options([("default_transaction_read_only", "on")])
 }
 
 /// What [`pin_session`] asks for besides the schema: settings and values, times in milliseconds.
@@ -221,6 +226,20 @@ impl GuardedConnection {
         }
         let committed = acknowledged(Manager::commit(self)).await;
         committed.map_err(Failure::of_commit)
+    }
+
+    /// Fails where the work has ended the transaction: what it wrote is gone, whatever it says.
+    pub(crate) fn is_begun(&self) -> Result<(), Failure> {
+        match self
+            .pooled
+            .as_ref()
+            .map(|pooled| Manager::get_transaction_depth(pooled))
+        {
+            Some(0) => Err(Failure::internal(
+                "the work ended its transaction: it swallowed an error, or dropped a begin",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Rolls it back. Fails where the work has kept the connection.

@@ -7,13 +7,16 @@
 use std::{future::Future, io, time::Duration};
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, postgres::types::PgInterval};
+use sqlx::{Connection, PgConnection, postgres::types::PgInterval};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work,
 /// well under the claim's lock wait, because a claim of a key in the batch waits for the batch. The
 /// statement has the number a second time.
 pub const SWEEP_BATCH_ROWS: i64 = 500;
+
+/// The sessions of [`pin_session`](crate::pin_session) write in no other transaction.
+const BEGIN: &str = "BEGIN READ WRITE";
 
 /// How fast a sweep goes, and what it leaves.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +59,12 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     let mut from = None;
     loop {
         let began = Instant::now();
-        let batch = sweep_batch(connection, from, memory.as_ref());
-        let batch = in_time(pace, batch).await?;
+        let batch = in_time(pace, async {
+            let mut tx = connection.begin_with(BEGIN).await?;
+            let batch = sweep_batch(&mut tx, from, memory.as_ref()).await?;
+            tx.commit().await.map(|()| batch)
+        });
+        let batch = batch.await?;
         removed += batch.rows.unsigned_abs();
         if batch.rows < SWEEP_BATCH_ROWS {
             break;
@@ -70,7 +77,12 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     };
     loop {
         let began = Instant::now();
-        if in_time(pace, forget_batch(connection, memory)).await? < SWEEP_BATCH_ROWS {
+        let batch = in_time(pace, async {
+            let mut tx = connection.begin_with(BEGIN).await?;
+            let batch = forget_batch(&mut tx, memory).await?;
+            tx.commit().await.map(|()| batch)
+        });
+        if batch.await? < SWEEP_BATCH_ROWS {
             return Ok(removed);
         }
         sleep(began.elapsed() * pace.rest).await;

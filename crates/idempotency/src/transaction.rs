@@ -168,7 +168,9 @@ impl Idempotency {
             if let Claim::Remembered(remembered) = &claimed {
                 return Err(self.refuse(remembered));
             }
-            work.work(&mut connection, request, began).await
+            let worked = work.work(&mut connection, request, began).await;
+            connection.is_begun()?;
+            worked
         };
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,

@@ -9,6 +9,7 @@
 mod support;
 
 use std::{
+    future::{Future, poll_fn},
     mem,
     pin::Pin,
     rc::Rc,
@@ -16,6 +17,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -85,6 +87,32 @@ async fn act(
         "leave" | "leave-and-fail" => {
             mem::forget(tx.as_mut().unwrap().begin().await?);
             if body.ends_with("fail") { 503 } else { 201 }
+        }
+        // sqlx rolls the transaction back, and this handler goes on. Every other time it is cured.
+        "begin" | "begin-and-swallow" | "cancel"
+            if !gate.failed.fetch_xor(true, Ordering::Relaxed) =>
+        {
+            let tx = tx.as_mut().unwrap();
+            if body.ends_with("cancel") {
+                // Until one is dropped before its answer has come.
+                let mut is_dropped = false;
+                while !is_dropped {
+                    let mut begun = Box::pin(tx.begin());
+                    is_dropped =
+                        poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_pending()))
+                            .await;
+                }
+            } else {
+                let swallowed = sqlx::query("SELECT 1 / 0").execute(&mut **tx);
+                assert!(swallowed.await.is_err());
+                assert!(tx.begin().await.is_err());
+            }
+            let again = sqlx::query("INSERT INTO bookings (seat) VALUES ($1)");
+            let again = again.bind(format!("{body} again")).execute(&mut **tx).await;
+            if !body.ends_with("swallow") {
+                again?;
+            }
+            201
         }
         "much" => return Ok((201, "x".repeat(LIMIT + 1), None)),
         "stream" => return Ok((201, body, tx)),
@@ -521,6 +549,22 @@ async fn a_savepoint_that_a_handler_leaves_open_is_not_committed_and_not_handed_
     assert_eq!(server.post("two", "leave-and-fail").await.status, 503);
     assert_eq!(open().await, 0);
     assert_eq!(rows(&pool, &server).await, (0, 0));
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_a_handler_writes_after_sqlx_rolled_its_transaction_back_is_refused(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    with_each(&idempotency, async |server| {
+        for (made, verb) in (0..).zip(["begin", "begin-and-swallow", "cancel"]) {
+            let lost = server.post(verb, verb).await;
+            assert_eq!((lost.status, lost.original), (500, None), "{verb}");
+            assert_eq!(rows(&pool, &server).await, (made, made), "{verb}");
+            let again = server.post(verb, verb).await;
+            assert_eq!((again.status, again.replayed), (201, false), "{verb}");
+            assert_eq!(rows(&pool, &server).await, (made + 1, made + 1), "{verb}");
+        }
+    })
+    .await;
 }
 
 #[sqlx::test(migrations = false)]
