@@ -97,14 +97,15 @@ impl Claim {
     pub(crate) async fn release(self, mut connection: GuardedConnection) -> Result<Self, Failure> {
         if matches!(self, Self::HeldElsewhere) {
             // One message is one transaction, which PostgreSQL ends by itself.
-            let lock = "LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1";
+            let lock = "LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; \
+                        LOCK TABLE idempotency_tombstones IN ACCESS SHARE MODE NOWAIT; SELECT 1";
             if let Err(error) = sqlx::raw_sql(lock).execute(&mut *connection).await {
                 if sqlstate(&error).is_none_or(|code| code != "55P03") {
                     return Err(error.into());
                 }
                 connection.release();
-                let cause =
-                    "another session locks the whole table idempotency_keys, as a migration does";
+                let cause = "another session locks the whole table idempotency_keys or \
+                             idempotency_tombstones, as a migration does";
                 return Err(Failure::unavailable(cause));
             }
         }

@@ -75,16 +75,19 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     let Some(memory) = &memory else {
         return Ok(removed);
     };
+    let mut from = None;
     loop {
         let began = Instant::now();
         let batch = in_time(pace, async {
             let mut tx = connection.begin_with(BEGIN).await?;
-            let batch = forget_batch(&mut tx, memory).await?;
+            let batch = forget_batch(&mut tx, from, memory).await?;
             tx.commit().await.map(|()| batch)
         });
-        if batch.await? < SWEEP_BATCH_ROWS {
+        let batch = batch.await?;
+        if batch.rows < SWEEP_BATCH_ROWS {
             return Ok(removed);
         }
+        from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
 }
@@ -167,17 +170,21 @@ async fn sweep_batch(
     .await
 }
 
-/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of keys that are remembered no more.
+/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of keys that are remembered no more, whose
+/// records died at `from` or after it.
 async fn forget_batch(
     connection: &mut PgConnection,
+    from: Option<DateTime<Utc>>,
     memory: &PgInterval,
-) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar!(
+) -> Result<Swept, sqlx::Error> {
+    sqlx::query_as!(
+        Swept,
         r#"
         WITH old AS MATERIALIZED (
             SELECT ctid
               FROM idempotency_tombstones
-             WHERE expired_at <= now() - $1::interval
+             WHERE expired_at <= now() - $2::interval
+               AND expired_at >= coalesce($1::timestamptz, '-infinity')
              ORDER BY expired_at
              LIMIT 500
                FOR UPDATE SKIP LOCKED),
@@ -185,10 +192,11 @@ async fn forget_batch(
             DELETE FROM idempotency_tombstones AS tombstone
              USING old
              WHERE tombstone.ctid = old.ctid
-            RETURNING 1)
-        SELECT count(*) AS "count!"
+            RETURNING expired_at)
+        SELECT count(*) AS "rows!", max(expired_at) AS until
           FROM deleted
         "#,
+        from,
         memory,
     )
     .fetch_one(connection)

@@ -314,3 +314,16 @@ async fn a_process_without_a_memory_does_not_use_a_database_that_has_one() {
     let server = TestServer::start_on(database, &[]).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
 }
+
+#[tokio::test]
+async fn a_lock_on_the_table_of_remembered_keys_is_no_key_in_use() {
+    for variables in [REMEMBERING, &[YEAR, FORGETFUL, ALONE]] {
+        let (server, client) = TestServer::with_client(variables).await;
+        let lock = "LOCK TABLE idempotency_tombstones";
+        let locked = server.database.holding(lock).await;
+        let refused = client.charge("key-1").await;
+        assert_eq!(error(&refused), (503, "service_unavailable".to_owned()));
+        locked.rollback().await.unwrap();
+        assert_eq!(client.charge("key-1").await.status, 201);
+    }
+}

@@ -2,7 +2,10 @@
 //!
 //! Promise: every key is claimed by the unique index, as a request alone claims it.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, Row as _, postgres::types::PgInterval, types::Json};
@@ -92,11 +95,7 @@ pub(super) async fn insert(
         Verdict::Answered(reply) => Some(reply),
         Verdict::Pending(_) => None,
     });
-    let sealed = decided.iter().map(|(request, recorded)| match recorded {
-        Verdict::Answered(reply) => request.sealed(reply),
-        Verdict::Pending(_) => Ok(None),
-    });
-    let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
+    let sealed = sealed(decided)?;
     let bodies = replies.iter().zip(&sealed).map(|(reply, sealed)| {
         let body = reply.map(|reply| reply.body.as_slice());
         sealed.as_deref().or(body)
@@ -153,6 +152,43 @@ pub(super) async fn insert(
         give_back(tx, &remembered).await?;
     }
     Ok(lifetimes)
+}
+
+/// The bodies that are stored sealed.
+fn sealed(
+    decided: &[(&Request, &Verdict<Reply, Pending>)],
+) -> Result<Vec<Option<Vec<u8>>>, sqlx::Error> {
+    let sealed = decided.iter().map(|(request, recorded)| match recorded {
+        Verdict::Answered(reply) => request.sealed(reply),
+        Verdict::Pending(_) => Ok(None),
+    });
+    sealed.collect()
+}
+
+/// Which keys are remembered, of records that are swept.
+pub(super) async fn remembered(
+    tx: &mut PgConnection,
+    keys: &[Id],
+    keep: PgInterval,
+) -> Result<HashSet<Id>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT wanted.account_id AS "account_id!", wanted.key AS "key!"
+          FROM UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, key)
+          JOIN idempotency_tombstones AS tombstone
+            ON tombstone.id = idempotency_tombstone_id(wanted.account_id, wanted.key)
+         WHERE tombstone.expired_at > now() - $3::interval
+        "#,
+        &column(keys, |(account, _)| *account),
+        &column(keys, |(_, key)| key.as_str()) as _,
+        keep,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.account_id, row.key))
+        .collect())
 }
 
 /// Gives keys back that this transaction has claimed.

@@ -108,6 +108,7 @@ impl<R: Rows> Preparation<'_, R> {
         // speed, and the claim decides. A request by itself finds out there for less.
         if claiming.len() + members.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
             claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
+            claiming = self.without_remembered_keys(claiming).await?;
         }
         members.append(&mut claiming);
         // What a decision changes is locked when it is read. With a plain SELECT, two refunds could
@@ -127,17 +128,29 @@ impl<R: Rows> Preparation<'_, R> {
         Ok(Prepared { answers, names })
     }
 
-    /// Without the members whose keys may be known by their time: a request by itself finds out.
+    /// Without the members whose keys may be known by their time.
     fn without_old_keys(&self, members: Vec<Member<R>>) -> Vec<Member<R>> {
         let recall = self.idempotency.recall;
-        let (old, members) = members.into_iter().partition(|member| {
-            let end = recall.end_by_key(&member.request);
+        without(members, |request| {
+            let end = recall.end_by_key(request);
             end.is_some_and(|end| end <= self.now)
-        });
-        let old: Vec<Member<R>> = old;
-        old.into_iter()
-            .for_each(|member| member.end(Ended::Undecided));
-        members
+        })
+    }
+
+    /// Without the members whose keys are remembered. A claim finds out, too, but then others may
+    /// have been decided from what these would have changed.
+    async fn without_remembered_keys(
+        &mut self,
+        members: Vec<Member<R>>,
+    ) -> Result<Vec<Member<R>>, sqlx::Error> {
+        let Some(keep) = self.idempotency.recall.keep else {
+            return Ok(members);
+        };
+        let keys = column(&members, |member| claims::id(&member.request));
+        let remembered = claims::remembered(self.tx, &keys, keep).await?;
+        Ok(without(members, |request| {
+            remembered.contains(&claims::id(request))
+        }))
     }
 
     /// Ends the leases of the members that complete something, before any row is locked, as where
@@ -338,6 +351,17 @@ impl<'a> ToRecord<'a> {
         }
         all
     }
+}
+
+/// Without the members that requests by themselves decide.
+fn without<R>(members: Vec<Member<R>>, is_alone: impl Fn(&Request) -> bool) -> Vec<Member<R>> {
+    let members = members.into_iter();
+    let (alone, members): (Vec<Member<R>>, _) =
+        members.partition(|member| is_alone(&member.request));
+    for member in alone {
+        member.end(Ended::Undecided);
+    }
+    members
 }
 
 /// In the order in which two replicas that claim the same keys must do it.
