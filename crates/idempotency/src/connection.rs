@@ -218,28 +218,21 @@ impl GuardedConnection {
         self.begin_with(begin).await.map_err(Failure::of_begin)
     }
 
-    /// Commits what [`GuardedConnection::open`] began. Its [`Transaction`] was forgotten.
-    pub(crate) async fn commit_work(&mut self) -> Result<(), Failure> {
-        // The COMMIT of sqlx would end a savepoint that the work left open, and nothing else.
-        if Manager::get_transaction_depth(self) != 1 {
-            return Err(Failure::internal("the work left a savepoint of its own"));
-        }
-        let committed = acknowledged(Manager::commit(self)).await;
-        committed.map_err(Failure::of_commit)
+    /// Fails where the work has ended the transaction, or a part of it is open: the COMMIT of sqlx
+    /// would end a savepoint that the work left, and nothing else.
+    pub(crate) fn is_as_begun(&self) -> Result<(), Failure> {
+        let wrong = match Manager::get_transaction_depth(self) {
+            1 => return Ok(()),
+            0 => "the work ended its transaction: it swallowed an error, or dropped a begin",
+            _ => "the work left a savepoint of its own",
+        };
+        Err(Failure::internal(wrong))
     }
 
-    /// Fails where the work has ended the transaction: what it wrote is gone, whatever it says.
-    pub(crate) fn is_begun(&self) -> Result<(), Failure> {
-        match self
-            .pooled
-            .as_ref()
-            .map(|pooled| Manager::get_transaction_depth(pooled))
-        {
-            Some(0) => Err(Failure::internal(
-                "the work ended its transaction: it swallowed an error, or dropped a begin",
-            )),
-            _ => Ok(()),
-        }
+    /// Commits what [`GuardedConnection::open`] began. Its [`Transaction`] was forgotten.
+    pub(crate) async fn commit_work(&mut self) -> Result<(), Failure> {
+        let committed = acknowledged(Manager::commit(self)).await;
+        committed.map_err(Failure::of_commit)
     }
 
     /// Rolls it back. Fails where the work has kept the connection.

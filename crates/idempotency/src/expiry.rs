@@ -7,16 +7,13 @@
 use std::{future::Future, io, time::Duration};
 
 use chrono::{DateTime, Utc};
-use sqlx::{Connection, PgConnection, postgres::types::PgInterval};
+use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Records deleted in one statement, which is a transaction of its own: a few milliseconds' work,
 /// well under the claim's lock wait, because a claim of a key in the batch waits for the batch. The
 /// statement has the number a second time.
 pub const SWEEP_BATCH_ROWS: i64 = 500;
-
-/// The sessions of [`pin_session`](crate::pin_session) write in no other transaction.
-const BEGIN: &str = "BEGIN READ WRITE";
 
 /// How fast a sweep goes, and what it leaves.
 #[derive(Debug, Clone, Copy)]
@@ -53,18 +50,30 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
                      those that it removes";
         return Err(sqlx::Error::Configuration(cause.into()));
     }
+    // A session of `pin_session` is read-only, and is so again after this.
+    set(connection, "SET default_transaction_read_only = off").await?;
+    let removed = sweep_all(connection, pace, memory.as_ref()).await?;
+    set(connection, "RESET default_transaction_read_only").await?;
+    Ok(removed)
+}
+
+async fn set(connection: &mut PgConnection, setting: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(setting).execute(connection).await.map(drop)
+}
+
+async fn sweep_all(
+    connection: &mut PgConnection,
+    pace: SweepPace,
+    memory: Option<&PgInterval>,
+) -> Result<u64, sqlx::Error> {
     let mut removed = 0;
     // Each batch goes on where the last one stopped. From the beginning of the index, it would have
     // to pass over the entries of everything that was deleted before.
     let mut from = None;
     loop {
         let began = Instant::now();
-        let batch = in_time(pace, async {
-            let mut tx = connection.begin_with(BEGIN).await?;
-            let batch = sweep_batch(&mut tx, from, memory.as_ref()).await?;
-            tx.commit().await.map(|()| batch)
-        });
-        let batch = batch.await?;
+        let batch = sweep_batch(connection, from, memory);
+        let batch = in_time(pace, batch).await?;
         removed += batch.rows.unsigned_abs();
         if batch.rows < SWEEP_BATCH_ROWS {
             break;
@@ -72,18 +81,13 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
         from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
-    let Some(memory) = &memory else {
+    let Some(memory) = memory else {
         return Ok(removed);
     };
     let mut from = None;
     loop {
         let began = Instant::now();
-        let batch = in_time(pace, async {
-            let mut tx = connection.begin_with(BEGIN).await?;
-            let batch = forget_batch(&mut tx, from, memory).await?;
-            tx.commit().await.map(|()| batch)
-        });
-        let batch = batch.await?;
+        let batch = in_time(pace, forget_batch(connection, from, memory)).await?;
         if batch.rows < SWEEP_BATCH_ROWS {
             return Ok(removed);
         }

@@ -168,9 +168,7 @@ impl Idempotency {
             if let Claim::Remembered(remembered) = &claimed {
                 return Err(self.refuse(remembered));
             }
-            let worked = work.work(&mut connection, request, began).await;
-            connection.is_begun()?;
-            worked
+            work.work(&mut connection, request, began).await
         };
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
@@ -195,6 +193,7 @@ impl Idempotency {
                 return Err(failure);
             }
         };
+        connection.is_as_begun()?;
         // The reply is saved before COMMIT. In a transaction of its own, a crash between the two
         // would leave a charge whose retry finds no reply.
         let outcome = match worked {
