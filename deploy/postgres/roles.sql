@@ -157,6 +157,12 @@ SELECT format('GRANT %s%s ON %s TO charge_once_%s', verb,
  GROUP BY role, relation, verb, columns, but
 \gexec
 
+-- Where PUBLIC may not execute new functions, no key could be swept.
+SELECT format('GRANT EXECUTE ON FUNCTION %s TO charge_once_app, charge_once_sweeper, charge_once_reader', function)
+  FROM to_regprocedure(:'schema' || '.idempotency_tombstone_id(uuid, text)') AS function
+ WHERE function IS NOT NULL
+\gexec
+
 COMMIT;
 
 -- PostgreSQL hides from a role what sessions of other roles do. A person who looks for the session that

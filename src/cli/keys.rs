@@ -143,7 +143,9 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
                         "The key is new: the next request with it is executed. A server that has the \
                          reply in memory may answer with it, until it is restarted.",
                     ),
-                    _ => Err("a request with this key has come meanwhile".into()),
+                    Inspected::Completed(_) | Inspected::InFlight(_) | Inspected::Expired(_) => {
+                        Err("a request with this key has come meanwhile".into())
+                    }
                 }
             })
         }

@@ -266,11 +266,14 @@ impl ErrorCode {
             ))
     }
 
-    /// What a client sends after it: the same request with the `same_key`, one with a `new_key`, or
-    /// the request `corrected`, whose key may be the same.
+    /// What a client does after it: it sends the same request with the `same_key`, one with a
+    /// `new_key`, or the request `corrected`, whose key may be the same. Or it must `read_first`
+    /// what was made.
     pub fn retry(self) -> &'static str {
         if self.should_retry() {
             "same_key"
+        } else if self == Self::IdempotencyKeyExpired {
+            "read_first"
         } else if self.is_stored() || self == Self::IdempotencyKeyReused {
             "new_key"
         } else {

@@ -308,7 +308,9 @@ impl Client {
                 }
             }
             outcome => {
-                self.settle(&outcome, [&operation.key]).await;
+                // An earlier call may have failed to give its key up.
+                let keys = [&operation.key, &abandoned_by(&operation.key)];
+                self.settle(&outcome, keys).await;
                 outcome
             }
         }

@@ -49,6 +49,10 @@ impl Default for SessionLimits {
 /// Pins what the promise rests on against the defaults of a role, a database or a server: records
 /// are those of the schema, a commit is on disk when it is acknowledged, a new statement sees what
 /// has been committed, and no wait is endless. `schema` is that of [`migrate`](crate::migrate).
+///
+/// Writes outside a transaction that says `READ WRITE`, as [`BEGIN_DURABLE`] does, are refused.
+/// Work that swallows an error, or drops a `begin`, may make sqlx roll its transaction back. What
+/// it writes after that would be committed without the key, and again by each retry.
 pub fn pin_session(
     options: PgConnectOptions,
     schema: &str,
@@ -56,7 +60,8 @@ pub fn pin_session(
 ) -> PgConnectOptions {
     // Transactions of requests set the first one themselves.
     let options = options.options([("client_min_messages", "warning"), ("search_path", schema)]);
-    options.options(pinned_settings(limits))
+    let options = options.options(pinned_settings(limits));
+    options.options([("default_transaction_read_only", "on")])
 }
 
 /// What [`pin_session`] asks for besides the schema: settings and values, times in milliseconds.
@@ -213,12 +218,19 @@ impl GuardedConnection {
         self.begin_with(begin).await.map_err(Failure::of_begin)
     }
 
+    /// Fails where the work has ended the transaction, or a part of it is open: the COMMIT of sqlx
+    /// would end a savepoint that the work left, and nothing else.
+    pub(crate) fn is_as_begun(&self) -> Result<(), Failure> {
+        let wrong = match Manager::get_transaction_depth(self) {
+            1 => return Ok(()),
+            0 => "the work ended its transaction: it swallowed an error, or dropped a begin",
+            _ => "the work left a savepoint of its own",
+        };
+        Err(Failure::internal(wrong))
+    }
+
     /// Commits what [`GuardedConnection::open`] began. Its [`Transaction`] was forgotten.
     pub(crate) async fn commit_work(&mut self) -> Result<(), Failure> {
-        // The COMMIT of sqlx would end a savepoint that the work left open, and nothing else.
-        if Manager::get_transaction_depth(self) != 1 {
-            return Err(Failure::internal("the work left a savepoint of its own"));
-        }
         let committed = acknowledged(Manager::commit(self)).await;
         committed.map_err(Failure::of_commit)
     }

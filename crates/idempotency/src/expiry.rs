@@ -48,6 +48,22 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     if memory.is_some() {
         remember_keys(connection).await?;
     }
+    // A session of `pin_session` is read-only, and is so again after this.
+    set(connection, "SET default_transaction_read_only = off").await?;
+    let removed = sweep_all(connection, pace, memory.as_ref()).await?;
+    set(connection, "RESET default_transaction_read_only").await?;
+    Ok(removed)
+}
+
+async fn set(connection: &mut PgConnection, setting: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(setting).execute(connection).await.map(drop)
+}
+
+async fn sweep_all(
+    connection: &mut PgConnection,
+    pace: SweepPace,
+    memory: Option<&PgInterval>,
+) -> Result<u64, sqlx::Error> {
     let mut removed = 0;
     // Each batch goes on where the last one stopped. From the beginning of the index, it would have
     // to pass over the entries of everything that was deleted before.
@@ -60,7 +76,7 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
             return Err(sqlx::Error::Configuration(cause.into()));
         }
         let began = Instant::now();
-        let batch = sweep_batch(connection, from, memory.as_ref());
+        let batch = sweep_batch(connection, from, memory);
         let batch = in_time(pace, batch).await?;
         removed += batch.rows.unsigned_abs();
         if batch.rows < SWEEP_BATCH_ROWS {
@@ -69,14 +85,17 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
         from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
-    let Some(memory) = &memory else {
+    let Some(memory) = memory else {
         return Ok(removed);
     };
+    let mut from = None;
     loop {
         let began = Instant::now();
-        if in_time(pace, forget_batch(connection, memory)).await? < SWEEP_BATCH_ROWS {
+        let batch = in_time(pace, forget_batch(connection, from, memory)).await?;
+        if batch.rows < SWEEP_BATCH_ROWS {
             return Ok(removed);
         }
+        from = batch.until;
         sleep(began.elapsed() * pace.rest).await;
     }
 }
@@ -176,17 +195,21 @@ async fn sweep_batch(
     .await
 }
 
-/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of keys that are remembered no more.
+/// Deletes at most [`SWEEP_BATCH_ROWS`] tombstones of keys that are remembered no more, whose
+/// records died at `from` or after it.
 async fn forget_batch(
     connection: &mut PgConnection,
+    from: Option<DateTime<Utc>>,
     memory: &PgInterval,
-) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar!(
+) -> Result<Swept, sqlx::Error> {
+    sqlx::query_as!(
+        Swept,
         r#"
         WITH old AS MATERIALIZED (
             SELECT ctid
               FROM idempotency_tombstones
-             WHERE expired_at <= now() - $1::interval
+             WHERE expired_at <= now() - $2::interval
+               AND expired_at >= coalesce($1::timestamptz, '-infinity')
              ORDER BY expired_at
              LIMIT 500
                FOR UPDATE SKIP LOCKED),
@@ -194,10 +217,11 @@ async fn forget_batch(
             DELETE FROM idempotency_tombstones AS tombstone
              USING old
              WHERE tombstone.ctid = old.ctid
-            RETURNING 1)
-        SELECT count(*) AS "count!"
+            RETURNING expired_at)
+        SELECT count(*) AS "rows!", max(expired_at) AS until
           FROM deleted
         "#,
+        from,
         memory,
     )
     .fetch_one(connection)

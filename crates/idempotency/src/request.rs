@@ -90,7 +90,7 @@ pub enum Outcome {
     Reused,
     /// The first request with this key hasn't finished.
     InUse {
-        /// How long until another process may continue it, where its lease was read.
+        /// What is left of its lease, where that was read, and 2 seconds at most.
         retry_after: Option<Duration>,
     },
     /// The key's record is this request's, and is committed without an outcome. An add-on left it

@@ -194,6 +194,7 @@ impl Idempotency {
                 return Err(failure);
             }
         };
+        connection.is_as_begun()?;
         // The reply is saved before COMMIT. In a transaction of its own, a crash between the two
         // would leave a charge whose retry finds no reply.
         let outcome = match worked {

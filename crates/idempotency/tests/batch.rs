@@ -21,7 +21,7 @@ use charge_once_idempotency::{
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 use support::{
-    ACCOUNT, BookSeat,
+    ACCOUNT, BEGIN, BookSeat,
     batching::{BEFORE_WRITING, arrives_at, close, gathered, pass, waiting_at},
     count, execute, failed, made, request, set_up, set_up_of, set_up_with, stored, within_reason,
 };
@@ -63,6 +63,8 @@ enum How {
     Swallows,
     /// Ends the batch's transaction, which it must not.
     EndsTheTransaction,
+    /// Writes after that, too.
+    EndsItAndWrites,
     /// Waits until the test lets go of the gate.
     WaitsAtTheGate,
     /// Can't decide by itself.
@@ -79,12 +81,14 @@ impl Decide for Book {
     fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Book>, Rejection> {
         let reply = Reply::raw_json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
-            How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
-                Ok(Decision {
-                    reply,
-                    changes: Some(self.clone()),
-                })
-            }
+            How::Books
+            | How::Swallows
+            | How::EndsTheTransaction
+            | How::EndsItAndWrites
+            | How::WaitsAtTheGate => Ok(Decision {
+                reply,
+                changes: Some(self.clone()),
+            }),
             How::Refuses => Err(Rejection::Refused(Reply::raw_json(400, "{}"))),
             How::RunsAlone => Err(Rejection::Failed(Failure::unavailable("it takes more"))),
             How::Panics => panic!("a defect"),
@@ -121,8 +125,11 @@ impl Rows for Bookings {
             if let How::WaitsAtTheGate = how {
                 pass(tx, BEFORE_WRITING).await?;
             }
-            if let How::EndsTheTransaction = how {
+            if let How::EndsTheTransaction | How::EndsItAndWrites = how {
                 sqlx::Connection::begin(&mut *tx).await?.rollback().await?;
+            }
+            if let How::EndsTheTransaction = how {
+                continue;
             }
             if let How::Swallows = how {
                 let _ = sqlx::raw_sql("SELECT 1 / 0").execute(&mut *tx).await;
@@ -224,7 +231,7 @@ async fn hold(
     account_id: Uuid,
     keys: &[&str],
 ) -> sqlx::Transaction<'static, sqlx::Postgres> {
-    let mut elsewhere = pool.begin().await.unwrap();
+    let mut elsewhere = pool.begin_with(BEGIN).await.unwrap();
     sqlx::query(
         "INSERT INTO idempotency_keys
                 (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
@@ -403,8 +410,20 @@ async fn rows_that_end_the_transaction_are_not_acknowledged(pool: PgPool) {
     let mut world = AtTheGate::set_up(pool).await;
     world.send(ACCOUNT, "one", How::EndsTheTransaction);
     let mut ended = world.open(1).await;
-    // The key was rolled back, and the booking after it was written without it.
     failed(ended.take(ACCOUNT, "one"));
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 1);
+    assert_eq!(count(&ended.pool, RECORDS).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_rows_write_after_they_ended_the_transaction_is_refused(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    world.send(ACCOUNT, "one", How::EndsItAndWrites);
+    let mut ended = world.open(1).await;
+    // It ran alone.
+    made(ended.take(ACCOUNT, "one"));
+    assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
+    assert_eq!(count(&ended.pool, RECORDS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]

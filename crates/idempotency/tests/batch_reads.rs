@@ -382,6 +382,32 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(pool: PgPool) {
     assert_eq!(world.seen.alone(), [RanAlone::BatchFailed; 3]);
 }
 
+/// The claim of such a key is given back. By then, others may have seen what its request changed.
+#[cfg(feature = "memory")]
+#[sqlx::test(migrations = false)]
+async fn a_remembered_key_leaves_its_batch_before_the_others_are_decided(pool: PgPool) {
+    use charge_once_idempotency::{Batches, Memory};
+
+    let mut world = World::set_up(TRAINS, patient(1), pool).await;
+    let memory = Memory {
+        keep: Some(support::PATIENCE * 100),
+        by_time_in_key: false,
+        answer: |_| Reply::raw_json(409, "remembered"),
+    };
+    let idempotency = Idempotency::new(world.pool.clone(), Settings::default()).unwrap();
+    let idempotency = idempotency.remembering(memory).unwrap();
+    world.batches = Batches::observed(&idempotency, patient(1), world.seen.clone());
+    let remember = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+         SELECT idempotency_tombstone_id('00000000-0000-0000-0000-000000000001', 'b'), 1, now()";
+    execute(&world.pool, remember).await;
+    let sent = ["a", "b", "c"].map(|key| (key, Take::Seat("local")));
+    let sent = world.send_together(&sent).await;
+    assert_eq!(answers(sent).await, ["local: 9", "remembered", "local: 8"]);
+    assert_eq!(world.seen.batches(), [(1, true), (3, true)]);
+    assert_eq!(world.seen.alone(), [RanAlone::Undecided]);
+    assert_eq!(count(&world.pool, LOCAL).await, 8);
+}
+
 #[sqlx::test(migrations = false)]
 async fn a_replay_locks_nothing(pool: PgPool) {
     let world = World::set_up(TRAINS, patient(1), pool).await;

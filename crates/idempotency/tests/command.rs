@@ -6,15 +6,15 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, Connections, Idempotency, Outcome, Rejection, Reply, SessionLimits, Settings, migrate,
-    pin_session,
+    Command, Connections, FailureKind, Idempotency, Outcome, Rejection, Reply, SessionLimits,
+    Settings, migrate, pin_session,
 };
 use sqlx::{
     Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{
-    ACCOUNT, BookSeat, count, execute, failed, made, request, set_up, set_up_of, stored,
+    ACCOUNT, BEGIN, BookSeat, count, execute, failed, made, request, set_up, set_up_of, stored,
 };
 use uuid::Uuid;
 
@@ -118,17 +118,26 @@ async fn fifty_racers_through_two_replicas_have_one_effect(pool: PgPool) {
     assert_eq!(count(&pool, BOOKINGS).await, 1);
 }
 
-/// A command that breaks the first rule of commands.
-struct SwallowsAnError(Uuid);
+/// A command that breaks the first rule of commands, and may go on after that.
+struct SwallowsAnError {
+    goes_on: bool,
+}
 
 impl Command for SwallowsAnError {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        sqlx::query("INSERT INTO bookings (account_id, seat) VALUES ($1, '14B')")
-            .bind(self.0)
-            .execute(&mut *tx)
-            .await?;
-        let swallowed = sqlx::query("SELECT 1 / 0").execute(tx).await;
+        let book = "INSERT INTO bookings (account_id, seat) VALUES ($1, '14B')";
+        let booking = sqlx::query(book).bind(ACCOUNT);
+        booking.execute(&mut *tx).await?;
+        let swallowed = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
         assert!(swallowed.is_err());
+        if self.goes_on {
+            // sqlx rolls the transaction back. A second one is not the one with the key.
+            assert!(tx.begin().await.is_err());
+            let mut other = tx.begin().await?;
+            let booking = sqlx::query(book).bind(ACCOUNT).execute(&mut *other);
+            drop(booking.await);
+            other.commit().await?;
+        }
         Ok(Reply::raw_json(201, "{}"))
     }
 }
@@ -136,15 +145,20 @@ impl Command for SwallowsAnError {
 #[sqlx::test(migrations = false)]
 async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it(pool: PgPool) {
     let (pool, idempotency) = set_up(pool).await;
-    let request = request(ACCOUNT, "one", "/bookings", "{}");
-    failed(idempotency.run(request, SwallowsAnError(ACCOUNT)).await);
-    assert_eq!(count(&pool, BOOKINGS).await, 0);
-    assert_eq!(count(&pool, RECORDS).await, 0);
+    for goes_on in [false, true] {
+        let request = request(ACCOUNT, "one", "/bookings", "{}");
+        let failure = failed(idempotency.run(request, SwallowsAnError { goes_on }).await);
+        assert_eq!(failure.kind, FailureKind::Internal, "{failure:?}");
+        assert_eq!(count(&pool, BOOKINGS).await, 0);
+        assert_eq!(count(&pool, RECORDS).await, 0);
+    }
+    assert!(!stored(book(&idempotency, ACCOUNT, "one", "14B").await).1);
 }
 
 /// As an add-on leaves it: a committed row without an outcome.
 async fn leave_unfinished(pool: &PgPool, account_id: Uuid) {
     let left = request(account_id, "one", "/bookings", "{}");
+    let mut tx = pool.begin_with(BEGIN).await.unwrap();
     sqlx::query(
         "INSERT INTO idempotency_keys
                 (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
@@ -155,9 +169,10 @@ async fn leave_unfinished(pool: &PgPool, account_id: Uuid) {
     .bind(account_id)
     .bind(left.fingerprint.version())
     .bind(left.fingerprint.bytes())
-    .execute(pool)
+    .execute(&mut *tx)
     .await
     .unwrap();
+    tx.commit().await.unwrap();
 }
 
 #[sqlx::test(migrations = false)]
@@ -182,8 +197,10 @@ async fn a_committed_row_without_an_outcome_is_unfinished_and_neither_expires_no
 
 #[sqlx::test(migrations = false)]
 async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(pool: PgPool) {
+    let connect = pool.connect_options();
     let (pool, _) = set_up(pool).await;
-    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    let mut connection = PgConnection::connect_with(&connect).await.unwrap();
+    migrate(&mut connection).await.unwrap();
     let own = "SELECT count(*) FROM idempotency_migrations WHERE success";
     let files = 3 + i64::from(cfg!(feature = "phases")) + i64::from(cfg!(feature = "workflow"));
     assert_eq!(count(&pool, own).await, files);
@@ -342,18 +359,60 @@ async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(pool: PgPool
            FROM idempotency_keys, generate_series(1, 501) AS n WHERE key = 'open'",
     )
     .await;
-    let mut connection = pool.acquire().await.unwrap();
-    let first = forget(&mut connection, account_id, None).await.unwrap();
+    let mut tx = pool.begin_with(BEGIN).await.unwrap();
+    let first = forget(&mut tx, account_id, None).await.unwrap();
     let told = (first.rows, first.keys, first.last.as_deref());
     assert_eq!(told, (500, 1, Some("a")));
-    let second = forget(&mut connection, account_id, first.last);
+    let second = forget(&mut tx, account_id, first.last);
     let second = second.await.unwrap();
     let told = (second.rows, second.keys, second.last.as_deref());
     assert_eq!(told, (501, 1, Some("b")));
-    let third = forget(&mut connection, account_id, second.last);
+    let third = forget(&mut tx, account_id, second.last);
     let third = third.await.unwrap();
     assert_eq!((third.rows, third.keys, third.last), (1, 0, None));
+    tx.commit().await.unwrap();
     // The key in flight, and the other account's.
     assert_eq!(count(&pool, RECORDS).await, 2);
     assert!(!stored(book(&idempotency, account_id, "a", "new").await).1);
+}
+
+/// A record that is sealed, and one of the same key that is not: without the seal's index, there
+/// may be both.
+#[cfg(feature = "sweep")]
+#[sqlx::test(migrations = false)]
+async fn two_records_with_one_tombstone_are_swept_and_the_later_one_is_remembered(pool: PgPool) {
+    use charge_once_idempotency::{SweepPace, sealed_key, sweep};
+
+    let (pool, idempotency) = set_up(pool).await;
+    stored(book(&idempotency, ACCOUNT, "one", "12A").await);
+    let sealed = "INSERT INTO idempotency_keys
+                  SELECT (jsonb_populate_record(one, jsonb_build_object('key', $1::text))).*
+                    FROM idempotency_keys AS one";
+    let mut tx = pool.begin_with(BEGIN).await.unwrap();
+    let sealed = sqlx::query(sealed).bind(sealed_key(ACCOUNT, "one"));
+    sealed.execute(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    let expire = "UPDATE idempotency_keys
+                     SET created_at = now() - interval '3 days',
+                         expires_at = now() - CASE WHEN key = 'one' THEN interval '1 day'
+                                                   ELSE interval '2 days' END";
+    execute(&pool, expire).await;
+    let pace = SweepPace {
+        memory: Some(Duration::from_secs(30 * 24 * 3600)),
+        ..SweepPace::default()
+    };
+    let mut connection = pool.acquire().await.unwrap();
+    assert_eq!(sweep(&mut connection, pace).await.unwrap(), 2);
+    let later = "SELECT count(*) FROM idempotency_tombstones
+                  WHERE expired_at > now() - interval '36 hours'";
+    assert_eq!(count(&pool, later).await, 1);
+    // What is kept for no longer goes, over any number of batches, and nothing else.
+    let old = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+               SELECT gen_random_uuid(), 1, now() - interval '31 days' - n * interval '1 second'
+                 FROM generate_series(1, 1200) AS n";
+    execute(&pool, old).await;
+    let pace = SweepPace { rest: 0, ..pace };
+    sweep(&mut connection, pace).await.unwrap();
+    let left = "SELECT count(*) FROM idempotency_tombstones";
+    assert_eq!(count(&pool, left).await, 1);
 }

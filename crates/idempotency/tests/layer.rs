@@ -9,6 +9,8 @@
 mod support;
 
 use std::{
+    convert::Infallible,
+    future::poll_fn,
     mem,
     pin::Pin,
     rc::Rc,
@@ -16,10 +18,16 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
-use actix_web::{App, HttpResponse, error::ErrorUnauthorized, test, web};
+use actix_web::{
+    App, HttpResponse,
+    body::{BodySize, MessageBody},
+    error::ErrorUnauthorized,
+    test, web,
+};
 use axum::{
     Extension, Router,
     body::{Body, Bytes},
@@ -30,7 +38,7 @@ use axum::{
 use charge_once_idempotency::{Failure, Idempotency, IdempotentTx, SessionLimits, Settings};
 use http_body_util::{BodyExt, Full};
 use sqlx::{Connection, PgConnection, PgPool};
-use support::{ACCOUNT, count, set_up, set_up_with, until, within_reason};
+use support::{ACCOUNT, PATIENCE, count, execute, set_up, set_up_with, until, within_reason};
 use tokio::{
     sync::Semaphore,
     task::{LocalSet, spawn_local},
@@ -77,6 +85,13 @@ async fn act(
             gate.open.acquire().await.unwrap().forget();
             201
         }
+        // Waits in a statement, the first time.
+        "block" if !gate.failed.swap(true, Ordering::Relaxed) => {
+            let block = "SELECT set_config('lock_timeout', '0', true), pg_advisory_xact_lock(1)";
+            let blocked = sqlx::query(block).execute(&mut **tx.as_mut().unwrap());
+            blocked.await?;
+            201
+        }
         "swallow" => {
             let swallowed = sqlx::query("SELECT 1 / 0").execute(&mut **tx.as_mut().unwrap());
             assert!(swallowed.await.is_err());
@@ -85,6 +100,32 @@ async fn act(
         "leave" | "leave-and-fail" => {
             mem::forget(tx.as_mut().unwrap().begin().await?);
             if body.ends_with("fail") { 503 } else { 201 }
+        }
+        // sqlx rolls the transaction back, and this handler goes on. Every other time it is cured.
+        "begin" | "begin-and-swallow" | "cancel"
+            if !gate.failed.fetch_xor(true, Ordering::Relaxed) =>
+        {
+            let tx = tx.as_mut().unwrap();
+            if body.ends_with("cancel") {
+                // Until one is dropped before its answer has come.
+                let mut is_dropped = false;
+                while !is_dropped {
+                    let mut begun = Box::pin(tx.begin());
+                    is_dropped =
+                        poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_pending()))
+                            .await;
+                }
+            } else {
+                let swallowed = sqlx::query("SELECT 1 / 0").execute(&mut **tx);
+                assert!(swallowed.await.is_err());
+                assert!(tx.begin().await.is_err());
+            }
+            let again = sqlx::query("INSERT INTO bookings (seat) VALUES ($1)");
+            let again = again.bind(format!("{body} again")).execute(&mut **tx).await;
+            if !body.ends_with("swallow") {
+                again?;
+            }
+            201
         }
         "much" => return Ok((201, "x".repeat(LIMIT + 1), None)),
         "stream" => return Ok((201, body, tx)),
@@ -113,10 +154,40 @@ async fn actix_handler(
     gate: web::Data<Gate>,
     body: String,
 ) -> Result<HttpResponse, Failure> {
-    let (status, body, _) = act(tx, &gate, body).await?;
+    let (status, body, held) = act(tx, &gate, body).await?;
     let status = actix_web::http::StatusCode::from_u16(status).unwrap();
     let mut response = HttpResponse::build(status);
-    Ok(response.insert_header(("x-one", "1")).body(body))
+    response.insert_header(("x-one", "1"));
+    let body = Some(body.into());
+    Ok(response
+        .message_body(Streamed { body, held })
+        .unwrap()
+        .map_into_boxed_body())
+}
+
+/// A body that has the transaction until it is read to its end.
+struct Streamed {
+    body: Option<Bytes>,
+    held: Option<IdempotentTx>,
+}
+
+impl MessageBody for Streamed {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        BodySize::Stream
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
+        let next = self.body.take();
+        if next.is_none() {
+            self.held = None;
+        }
+        Poll::Ready(next.map(Ok))
+    }
 }
 
 /// A handler that needs no transaction, and has none.
@@ -524,15 +595,36 @@ async fn a_savepoint_that_a_handler_leaves_open_is_not_committed_and_not_handed_
 }
 
 #[sqlx::test(migrations = false)]
+async fn what_a_handler_writes_after_sqlx_rolled_its_transaction_back_is_refused(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    with_each(&idempotency, async |server| {
+        // The handler passes the refusal of its write on, or not.
+        let ways = [("begin", 503), ("begin-and-swallow", 500), ("cancel", 503)];
+        for (made, (verb, status)) in (0..).zip(ways) {
+            let lost = server.post(verb, verb).await;
+            assert_eq!((lost.status, lost.original), (status, None), "{verb}");
+            assert_eq!(rows(&pool, &server).await, (made, made), "{verb}");
+            let again = server.post(verb, verb).await;
+            assert_eq!((again.status, again.replayed), (201, false), "{verb}");
+            assert_eq!(rows(&pool, &server).await, (made + 1, made + 1), "{verb}");
+        }
+    })
+    .await;
+}
+
+#[sqlx::test(migrations = false)]
 async fn a_body_that_has_the_transaction_is_read_before_the_commit(pool: PgPool) {
     let (pool, idempotency) = set_up(pool).await;
-    let server = axum_server(&idempotency);
-    let streamed = server.post("one", "stream").await;
-    assert_eq!(
-        (streamed.status, &*streamed.body),
-        (201, &b"axum stream"[..])
-    );
-    assert_eq!(rows(&pool, &server).await, (1, 1));
+    with_each(&idempotency, async |server| {
+        let streamed = server.post("one", "stream").await;
+        assert_eq!(streamed.status, 201, "{streamed:?}");
+        assert_eq!(
+            streamed.body,
+            format!("{} stream", server.name).into_bytes()
+        );
+        assert_eq!(rows(&pool, &server).await, (1, 1));
+    })
+    .await;
 }
 
 #[sqlx::test(migrations = false)]
@@ -586,6 +678,70 @@ async fn a_handler_that_takes_too_long_is_dropped(pool: PgPool) {
         assert_eq!((late.status, late.retry_after), (503, true));
         server.gate.open.add_permits(1);
         let again = server.clone().post_until_definite("one", "wait").await;
+        assert_eq!((again.status, again.replayed), (201, false));
+        assert_eq!(rows(&pool, &server).await, (1, 1));
+    })
+    .await;
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_statement_that_outlives_the_deadline_writes_nothing_and_its_session_is_closed(
+    pool: PgPool,
+) {
+    let limits = SessionLimits {
+        statement: PATIENCE * 2,
+        idle_in_transaction: PATIENCE * 4,
+    };
+    let settings = Settings {
+        database_deadline: Duration::from_secs(1),
+        ..Settings::default()
+    };
+    let (pool, idempotency) = set_up_with(pool, 5, limits, settings).await;
+    let options = pool.connect_options();
+    with_each(&idempotency, async |server| {
+        let mut aside = PgConnection::connect_with(&options).await.unwrap();
+        let lock = "SELECT pg_advisory_lock(1)";
+        sqlx::query(lock).execute(&mut aside).await.unwrap();
+        let late = server.post("one", "block").await;
+        assert_eq!((late.status, late.retry_after), (503, true));
+        let of_late = "SELECT pid FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event = 'advisory'";
+        let of_late: i32 = sqlx::query_scalar(of_late)
+            .fetch_one(&mut aside)
+            .await
+            .unwrap();
+        // PostgreSQL notices when the statement ends, and frees the key then.
+        assert_eq!(server.post("one", "block").await.status, 409);
+        let unlock = "SELECT pg_advisory_unlock_all()";
+        sqlx::query(unlock).execute(&mut aside).await.unwrap();
+        let mut is_closed = async || -> bool {
+            let left = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
+            let left = sqlx::query_scalar(left).bind(of_late);
+            left.fetch_one(&mut aside).await.unwrap()
+        };
+        until("its session is closed", async || is_closed().await).await;
+        assert_eq!(rows(&pool, &server).await, (0, 0));
+        let again = server.post("one", "block").await;
+        assert_eq!((again.status, again.replayed), (201, false));
+        assert_eq!(rows(&pool, &server).await, (1, 1));
+    })
+    .await;
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_commit_that_is_refused_is_no_success(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    with_each(&idempotency, async |server| {
+        let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE check_violation; END $$;
+            CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON bookings
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()";
+        execute(&pool, refuse).await;
+        let refused = server.post("one", "book").await;
+        assert_eq!((refused.status, refused.original), (503, None));
+        assert_eq!(rows(&pool, &server).await, (0, 0));
+        execute(&pool, "DROP FUNCTION refuse CASCADE").await;
+        let again = server.post("one", "book").await;
         assert_eq!((again.status, again.replayed), (201, false));
         assert_eq!(rows(&pool, &server).await, (1, 1));
     })

@@ -19,7 +19,7 @@ use charge_once_idempotency::{
     LeaseSettings, Outcome, Phases, RanAlone, Rejection, Reply, Rows, SharedBegin, SharedEffect,
     SharedPhases, Verdict, transaction_time,
 };
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool};
 use support::{
     ACCOUNT,
@@ -244,8 +244,8 @@ struct Courier {
     ordered: Arc<Mutex<Vec<Parcel>>>,
     /// So many calls answer together.
     together: Option<Arc<Barrier>>,
-    /// Another process takes the lease over meanwhile.
-    slow: Option<PgPool>,
+    /// What happens in the database meanwhile.
+    meanwhile: Option<(PgPool, &'static str)>,
 }
 
 impl Courier {
@@ -257,6 +257,16 @@ impl Courier {
             ..Self::default()
         };
         (courier, barrier)
+    }
+}
+
+impl Courier {
+    /// While it is asked, this happens.
+    fn meanwhile(pool: &PgPool, happens: &'static str) -> Self {
+        Self {
+            meanwhile: Some((pool.clone(), happens)),
+            ..Self::default()
+        }
     }
 }
 
@@ -276,9 +286,8 @@ impl ExternalEffect for Courier {
         if let Some(together) = &self.together {
             together.wait().await;
         }
-        if let Some(pool) = &self.slow {
-            let taken = "UPDATE idempotency_leases SET token = gen_random_uuid()";
-            execute(pool, taken).await;
+        if let Some((pool, happens)) = &self.meanwhile {
+            execute(pool, *happens).await;
         }
         CallOutcome::Answered(format!("to {}", parcel.depot))
     }
@@ -437,11 +446,8 @@ async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written
 
 #[sqlx::test(migrations = false)]
 async fn a_holder_that_has_lost_its_lease_writes_nothing(pool: PgPool) {
-    let courier = |pool: &PgPool| Courier {
-        slow: Some(pool.clone()),
-        ..Courier::default()
-    };
-    let world = World::new(pool, courier).await;
+    let taken = "UPDATE idempotency_leases SET token = gen_random_uuid()";
+    let world = World::new(pool, |pool| Courier::meanwhile(pool, taken)).await;
     let sent = world.send(&["1"]).await;
     assert!(
         matches!(sent.as_slice(), [Outcome::InUse { .. }]),
@@ -452,4 +458,42 @@ async fn a_holder_that_has_lost_its_lease_writes_nothing(pool: PgPool) {
     assert_eq!(count(&world.batching.pool, written).await, 0);
     assert_eq!(count(&world.batching.pool, LEFT).await, 2);
     assert_eq!(world.courier.ordered.lock().unwrap().len(), 1);
+}
+
+/// Another process may complete it, which has not got the client's key.
+#[cfg(feature = "seal")]
+#[sqlx::test(migrations = false)]
+async fn a_request_that_shares_its_phases_is_not_sealed(pool: PgPool) {
+    use charge_once_idempotency::{Request, Seal, SealSecrets};
+
+    let world = World::new(pool, |_| Courier::default()).await;
+    let seal = Seal::from(SealSecrets::new(["a secret of thirty-two characters"]).unwrap());
+    let seals = true;
+    let sealing = Request {
+        seal: Some(Seal { seals, ..seal }),
+        ..request(ACCOUNT, "one", "/parcels", "{}")
+    };
+    made(world.phases.run(sealing, Send("1".to_owned())).await);
+    let plain = "SELECT count(*) FROM idempotency_keys WHERE key = 'one' AND status = 201";
+    assert_eq!(count(&world.batching.pool, plain).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_clock_that_goes_back_shortens_the_life_of_no_record(pool: PgPool) {
+    let ahead = "UPDATE idempotency_keys
+                    SET created_at = created_at + interval '1 hour',
+                        expires_at = expires_at + interval '1 hour'";
+    let world = World::new(pool, |pool| Courier::meanwhile(pool, ahead)).await;
+    for (shared, depot) in [(2, "1"), (3, ODD)] {
+        let [sent] = <[_; 1]>::try_from(world.send(&[depot]).await).unwrap();
+        let record = made(sent);
+        assert_eq!(record.expires_at - record.created_at, TimeDelta::days(1));
+        // An answer about the odd depot is written alone.
+        let committed = world.batching.seen.batches().into_iter();
+        assert_eq!(
+            committed.filter(|(_, committed)| *committed).count(),
+            shared
+        );
+        execute(&world.batching.pool, "DELETE FROM idempotency_keys").await;
+    }
 }

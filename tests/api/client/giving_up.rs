@@ -133,6 +133,8 @@ async fn what_may_have_been_executed_is_waited_for_and_then_told() {
     world.processor.reset_faults().await;
     // A retry asks for it, as the service itself does.
     eventually("it is known", async || payment.send().await.is_ok()).await;
+    // What gives up goes with it.
+    assert_eq!(files(&folder), [] as [PathBuf; 0]);
     let charged = payment.give_up().await.unwrap();
     assert_eq!(payment.send().await.unwrap(), charged);
     assert_eq!(world.database.charges().await, 1);

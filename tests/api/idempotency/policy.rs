@@ -59,11 +59,14 @@ async fn it_says_what_is_configured_and_so_does_the_openapi_document() {
         ),
         ("KEYS", "/v1=assign,/v1/refunds=required"),
         ("IN_FLIGHT_WAIT_V1", "3s"),
+        ("KEY_MEMORY", "30d"),
+        ("REFUSE_OLD_KEYS", "true"),
     ])
     .await;
     let told = policy(&server).await;
     told.assert_shows(json!({
         "object": "idempotency_policy",
+        "expired": {"by_time_in_key": true, "remembered": 2_592_000},
         "retention": {"route": null, "least": 60, "most": 864_000, "seconds": 43_200},
         "retention_by_route": [
             {"route": "POST /orders/*", "least": 60, "most": 1_728_000, "seconds": 1_728_000},
@@ -171,7 +174,7 @@ async fn its_keys_are_those_that_the_server_takes() {
 #[tokio::test]
 async fn its_times_waits_and_markers_are_those_of_replies() {
     let wait = ("IN_FLIGHT_WAIT_V1", "0s");
-    let server = TestServer::start_with(&[wait]).await;
+    let server = TestServer::start_with(&[wait, FORGETFUL]).await;
     let told = policy(&server).await;
     let header = text_at(&told, "/key/header");
     let [expires, original, replayed] = ["expires", "original_request", "replayed"]
@@ -226,6 +229,13 @@ async fn its_times_waits_and_markers_are_those_of_replies() {
         );
     }
     held.rollback().await.unwrap();
+    // An expired key is new, unless it is remembered. Then what was made must be read first.
+    let kept = about(&told, "idempotency_key_expired");
+    kept.assert_shows(json!({"retry": "read_first", "stored": true}));
+    assert_eq!(told["expired"]["remembered"], 0);
+    server.database.expire_records().await;
+    let anew = send(&server, Method::POST, "/charges", &[(header, "usual")]).await;
+    assert_eq!((anew.status.as_u16(), anew.is_replay()), (201, false));
     let path = text_at(&told, "/abandon").replace("{key}", "late");
     let given_up = server.client.post(&path, "own", &json!({})).await;
     assert_eq!(given_up.json()["status"], "abandoned");

@@ -362,3 +362,16 @@ async fn a_sweep_with_a_memory_says_so_too_and_once() {
     assert_eq!(database.count_of("idempotency_tombstones").await, 1);
     complaint_of(&["sweep"], &url, 1).must_have(&["keys are remembered in this database"]);
 }
+
+#[tokio::test]
+async fn a_lock_on_the_table_of_remembered_keys_is_no_key_in_use() {
+    for variables in [REMEMBERING, &[YEAR, FORGETFUL, ALONE]] {
+        let (server, client) = TestServer::with_client(variables).await;
+        let lock = "LOCK TABLE idempotency_tombstones";
+        let locked = server.database.holding(lock).await;
+        let refused = client.charge("key-1").await;
+        assert_eq!(error(&refused), (503, "service_unavailable".to_owned()));
+        locked.rollback().await.unwrap();
+        assert_eq!(client.charge("key-1").await.status, 201);
+    }
+}

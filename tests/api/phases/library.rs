@@ -156,8 +156,8 @@ async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
     let Outcome::InUse { retry_after } = world.ask().await else {
         panic!("nothing holds the key");
     };
-    let left = retry_after.unwrap();
-    assert!(LEASE.lease / 2 < left && left <= LEASE.lease, "{left:?}");
+    // Less than what is left: its holder could be alive, and end soon.
+    assert_eq!(retry_after, Some(Duration::from_secs(2)));
     world.the_lease_runs_out().await;
     world.answers(201, true).await;
     world.was_asked_under_one_key(2);

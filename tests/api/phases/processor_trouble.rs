@@ -27,7 +27,7 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 
 /// The replica that works on the key knows that it does, and another one knows only the lease.
 #[tokio::test]
-async fn who_meets_a_lease_is_told_how_long_it_lasts() {
+async fn who_meets_a_lease_is_told_to_ask_again_soon() {
     let world = World::with_patience().await;
     let replica = start(&world.database, &world.processor);
     world.set_delay("delay_before").await;
@@ -37,14 +37,14 @@ async fn who_meets_a_lease_is_told_how_long_it_lasts() {
     let same = world.client().post(&path, "key-1", &body).await;
     assert_eq!(same.code(), "idempotency_key_in_use");
     assert_eq!(same.header("retry-after"), Some("1"));
-    for (lease, told) in [("20 seconds", 15..=20), ("2 hours", 60..=60)] {
+    // However long the lease is, its holder may end at any time.
+    for lease in ["20 seconds", "2 hours"] {
         let sql =
             format!("UPDATE idempotency_leases SET leased_until = now() + interval '{lease}'");
         world.database.execute(&sql).await;
         let elsewhere = replica.client.post(&path, "key-1", &body).await;
         assert_eq!(elsewhere.code(), "idempotency_key_in_use");
-        let seconds: u64 = elsewhere.header("retry-after").unwrap().parse().unwrap();
-        assert!(told.contains(&seconds), "{lease}: {seconds}");
+        assert_eq!(elsewhere.header("retry-after"), Some("2"), "{lease}");
     }
     world.processor.reset_faults().await;
     assert_eq!(first.await.unwrap().status, 201);

@@ -9,6 +9,9 @@ async fn prepared() -> TestDatabase {
     apply_roles(&database.url, &password);
     let url = as_role(&database.url, "charge_once_migrator");
     printed_by(&["migrate"], &[("DATABASE_URL", &url)]);
+    // As in a database where PUBLIC may execute nothing.
+    let revoke = "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC";
+    database.execute(revoke).await;
     apply_roles(&database.url, &password);
     database
 }

@@ -317,8 +317,20 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     assert_eq!(shop.charge("key-1").await.status, 503);
     assert_eq!(two.other.records().await, 0);
 
+    // It remembers keys, and this server would execute requests with them.
+    let remember = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+                    VALUES (gen_random_uuid(), 1, now())";
+    other.execute(remember).await;
     let once = format!("DELETE FROM accounts WHERE id = '{account}'");
     two.first.execute(once).await;
+    for _ in 0..2 {
+        let lock = "LOCK TABLE idempotency_tombstones IN ACCESS EXCLUSIVE MODE";
+        let lock = other.holding(lock).await;
+        two.other.comes_to(trying, 1).await;
+        lock.rollback().await.unwrap();
+    }
+    assert_eq!(shop.charge("key-1").await.status, 503);
+    other.execute("TRUNCATE idempotency_tombstones").await;
     let is_served = async || shop.charge("key-1").await.status == 201;
     eventually("it is served", is_served).await;
     // What it says may be a second old.

@@ -95,11 +95,7 @@ pub(super) async fn insert(
         Verdict::Answered(reply) => Some(reply),
         Verdict::Pending(_) => None,
     });
-    let sealed = decided.iter().map(|(request, recorded)| match recorded {
-        Verdict::Answered(reply) => request.sealed(reply),
-        Verdict::Pending(_) => Ok(None),
-    });
-    let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
+    let sealed = sealed(decided)?;
     let bodies = replies.iter().zip(&sealed).map(|(reply, sealed)| {
         let body = reply.map(|reply| reply.body.as_slice());
         sealed.as_deref().or(body)
@@ -173,6 +169,17 @@ async fn without_expired(
         give_back(tx, &expired).await?;
     }
     Ok(lifetimes)
+}
+
+/// The bodies that are stored sealed.
+fn sealed(
+    decided: &[(&Request, &Verdict<Reply, Pending>)],
+) -> Result<Vec<Option<Vec<u8>>>, sqlx::Error> {
+    let sealed = decided.iter().map(|(request, recorded)| match recorded {
+        Verdict::Answered(reply) => request.sealed(reply),
+        Verdict::Pending(_) => Ok(None),
+    });
+    sealed.collect()
 }
 
 /// Gives keys back that this transaction has claimed.

@@ -24,6 +24,7 @@ use crate::{
     claim::{self, Found, column},
     in_flight::Progress,
     phases::lease::{self, Lease},
+    recall::Claimed,
     trace::{self, trace_span},
     transaction::compare,
 };
@@ -107,6 +108,7 @@ impl<R: Rows> Preparation<'_, R> {
         // speed, and the claim decides. A request by itself finds out there for less.
         if claiming.len() + members.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
             claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
+            claiming = self.without_expired_keys(claiming).await?;
         }
         members.append(&mut claiming);
         // What a decision changes is locked when it is read. With a plain SELECT, two refunds could
@@ -124,6 +126,29 @@ impl<R: Rows> Preparation<'_, R> {
         }
         let names = read.0.iter().filter_map(R::lock).collect();
         Ok(Prepared { answers, names })
+    }
+
+    /// Without the members whose keys have expired: a request by itself is refused. The claim finds
+    /// out, too, but then others may have been decided from what these would have changed.
+    async fn without_expired_keys(
+        &mut self,
+        members: Vec<Member<R>>,
+    ) -> Result<Vec<Member<R>>, sqlx::Error> {
+        let Some(recall) = &self.idempotency.recall else {
+            return Ok(members);
+        };
+        let requests = members.iter().map(|member| &member.request);
+        let claimed = requests.map(|request| Claimed {
+            request,
+            expired: None,
+        });
+        let found = recall.look(self.tx, "", claimed.collect()).await?;
+        let found = members.into_iter().zip(found);
+        let (expired, new): (Vec<_>, Vec<_>) = found.partition(|(_, found)| found.is_some());
+        for (member, _) in expired {
+            member.end(Ended::Undecided);
+        }
+        Ok(new.into_iter().map(|(member, _)| member).collect())
     }
 
     /// Ends the leases of the members that complete something, before any row is locked, as where

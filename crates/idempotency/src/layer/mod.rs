@@ -55,7 +55,8 @@ const NOT_KEPT: [&str; 6] = [
 /// on it by `&mut *tx`. It ends with the handler: neither commit it nor keep it.
 ///
 /// A `begin` on it that fails, since an error before it was swallowed, or whose future is dropped,
-/// makes sqlx roll all of it back. What the handler writes after that is committed by itself.
+/// makes sqlx roll all of it back. The request then fails, and where the session is as
+/// [`pin_session`](crate::pin_session) makes it, what the handler writes after that is refused.
 pub struct IdempotentTx {
     connection: GuardedConnection,
     home: Arc<Home>,

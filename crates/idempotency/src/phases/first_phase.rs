@@ -27,6 +27,10 @@ use crate::{
 /// ended before it could be taken over, until it says that the key is in use.
 const ROUNDS_MAX: u32 = 3;
 
+/// The longest that a duplicate is told to wait for a holder whose lease isn't over: it mostly ends
+/// long before that, and the lease is for the case that its process has died.
+const HOLDER_ENDS: Duration = Duration::from_secs(2);
+
 /// The result of inspecting an operation that an earlier transaction left.
 enum TakeOver<O> {
     /// Its lease was over, and is this request's now.
@@ -92,7 +96,7 @@ impl<E: ExternalEffect> Phases<E> {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
                         Ok(TakeOver::Held(left)) => {
-                            let retry_after = Some(left);
+                            let retry_after = Some(left.min(HOLDER_ENDS));
                             return Outcome::InUse { retry_after };
                         }
                         Ok(TakeOver::Gone) => continue,

@@ -18,7 +18,7 @@ use charge_once_idempotency::{
     Rejection, Reply, Request, SessionLimits, Settings, migrate, pin_session,
 };
 use sqlx::{
-    Connection, PgConnection, PgExecutor, PgPool,
+    AssertSqlSafe, Connection, PgConnection, PgExecutor, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use uuid::Uuid;
@@ -168,7 +168,11 @@ pub fn made(outcome: Outcome) -> Arc<Record> {
     record
 }
 
+/// Sessions are read-only by default.
+pub const BEGIN: &str = "BEGIN READ WRITE";
+
 pub async fn execute(executor: impl PgExecutor<'_>, statements: &'static str) {
+    let statements = AssertSqlSafe(format!("SET TRANSACTION READ WRITE; {statements}"));
     sqlx::raw_sql(statements).execute(executor).await.unwrap();
 }
 
