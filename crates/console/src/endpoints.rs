@@ -310,7 +310,9 @@ pub(super) fn forms(
 fn done(request: &HttpRequest) -> Option<String> {
     let due = query_value(request, "due").and_then(|due| due.parse::<u64>().ok());
     match due {
-        Some(0) => return Some("Nothing has failed: what is pending is sent by itself.".to_owned()),
+        Some(0) => {
+            return Some("Nothing has failed: what is pending is sent by itself.".to_owned());
+        }
         Some(due) => return Some(format!("{due} failed deliveries are due now.")),
         None => {}
     }
