@@ -93,9 +93,9 @@ fn card_groups() -> Vec<CardGroup> {
     let mut groups = Vec::<CardGroup>::new();
     for card in TEST_CARDS {
         let (name, charge) = (group(card), answer(card));
-        let says = match card.authentication {
-            Authentication::Never => charge,
-            _ => format!("an intent asks its holder, a charge gets {charge}"),
+        let says = match card.authentication == Authentication::Never {
+            true => charge,
+            false => format!("an intent asks its holder, a charge gets {charge}"),
         };
         let choice = TestCard {
             source: card.token(),
