@@ -4,7 +4,7 @@ CREATE UNIQUE INDEX ON keys (key);
 BEGIN;
 INSERT INTO keys VALUES ('order-1', 'ch_1');
 -- A duplicate claims and reads in one statement, which waits for this transaction; then it reads again.
-\o |psql -qXAc "WITH claim AS ($CLAIM) TABLE claim UNION SELECT reply FROM keys" -c "SELECT reply FROM keys"
+\o |out=$(psql -qXAc "WITH claim AS ($CLAIM) TABLE claim UNION SELECT reply FROM keys" -c "SELECT reply FROM keys"); cat >/dev/null; echo "$out"
 CALL until_another_session_waits();
 COMMIT;
 \o
