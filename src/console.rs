@@ -92,7 +92,11 @@ fn card_groups() -> Vec<CardGroup> {
     };
     let mut groups = Vec::<CardGroup>::new();
     for card in TEST_CARDS {
-        let (name, says) = (group(card), answer(card));
+        let (name, charge) = (group(card), answer(card));
+        let says = match card.authentication == Authentication::Never {
+            true => charge,
+            false => format!("an intent asks its holder, a charge gets {charge}"),
+        };
         let choice = TestCard {
             source: card.token(),
             says,

@@ -309,8 +309,12 @@ pub(super) fn forms(
 
 fn done(request: &HttpRequest) -> Option<String> {
     let due = query_value(request, "due").and_then(|due| due.parse::<u64>().ok());
-    if let Some(due) = due {
-        return Some(format!("{due} failed deliveries are due now."));
+    match due {
+        Some(0) => {
+            return Some("Nothing has failed: what is pending is sent by itself.".to_owned());
+        }
+        Some(due) => return Some(format!("{due} failed deliveries are due now.")),
+        None => {}
     }
     let says = match query_value(request, "did")?.as_str() {
         "tested" => "The event was made, and is being sent. Load this page again for its answer.",

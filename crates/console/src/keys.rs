@@ -308,7 +308,7 @@ fn committed(story: &Story, key: &str) -> Markup {
     };
     let rows = html! {
         (row("Key", html! { span .mono { (short(key)) } }, stored, at))
-        @if let Some(id) = made { (row("Object", resource(id), html! {}, None)) }
+        @if let Some(id) = made { (row("Object", html! { (resource(id)) " as it is now" }, html! {}, None)) }
         @for event in events {
             @let which = html! {
                 (resource(&event.id)) @if let Some(id) = &event.object_id { " of " (resource(id)) }

@@ -70,7 +70,7 @@ pub struct CardGroup {
 pub struct TestCard {
     /// The token, such as `tok_visa`.
     pub source: &'static str,
-    /// What a charge of the card does.
+    /// What a payment with the card does.
     pub says: String,
 }
 

@@ -72,6 +72,15 @@ impl Scenario {
         PROTOCOL.events.iter().find(|event| event.0 == self.event)
     }
 
+    /// The first scenario of the next event.
+    fn next(&self) -> Option<(&Self, &Event)> {
+        let events = PROTOCOL.events.iter();
+        let mut rest = events.skip_while(|event| event.0 != self.event);
+        let next = rest.nth(1)?;
+        let mut scenarios = PROTOCOL.scenarios.iter();
+        Some((scenarios.find(|one| one.event == next.0)?, next))
+    }
+
     fn side(&self, index: usize) -> Option<Side<'_>> {
         let (name, steps) = (self.designs.get(index)?, &self.steps);
         let mut designs = PROTOCOL.designs.iter();
@@ -214,6 +223,9 @@ fn controls(scenario: &Scenario, step: usize) -> Markup {
                 a rel="next" accesskey="n" href=(scenario.address(step + 1)) { "Next →" }
             } @else {
                 a href=(scenario.address(0)) { "Again" }
+                @if let Some((next, event)) = scenario.next() {
+                    a href=(next.address(0)) { (event.1) " →" }
+                }
             }
             // The script shows this, because the keys need it.
             span .quiet data-keys hidden { "The arrow keys do this too." }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! ```sh
-//! DATABASE_URL=postgres://… cargo run --example smallest
+//! DATABASE_URL=postgres://… cargo run -p charge-once-idempotency --example smallest
 //! ```
 //!
 //! It lacks what a service needs besides: keys that expire, clients that wait, limits on who may

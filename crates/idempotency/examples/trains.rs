@@ -8,7 +8,7 @@
 //! ```
 //!
 //! ```sh
-//! DATABASE_URL=postgres://… cargo run --features batch --example trains
+//! DATABASE_URL=postgres://… cargo run -p charge-once-idempotency --features batch --example trains
 //! ```
 
 use std::collections::HashMap;

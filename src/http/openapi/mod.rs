@@ -68,7 +68,7 @@ use crate::{
             POST and PUT needs an `Idempotency-Key`. Send a request twice with the same key and \
             you get the same answer twice, and one charge.\n\n**Try it:** Authorize with the \
             API key that the start-up banner shows, \
-            open `POST /charges`, Try it out, Execute. Execute again: \
+            open Charges and `POST /charges`, Try it out, Execute. Execute again: \
             the same charge, and the header `idempotent-replayed: true`.\n\nEvery error code is \
             explained at [/errors](/errors).",
     ),

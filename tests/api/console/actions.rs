@@ -300,6 +300,8 @@ async fn every_fault_is_followed_by_a_retry_that_pays_once() {
 async fn an_intent_leads_to_its_holder_s_page_and_back_to_the_story_of_its_key() {
     let (server, visit) = visited().await;
     let card = ("source", "tok_threeDSecure2Required");
+    let first = visit.page("/console/playground").await;
+    first.must_have(&["tok_threeDSecure2Required: an intent asks its holder, a charge gets 402"]);
     let fields = fields(&[("action", "send"), ("kind", "intent"), card]);
     let sent = visit.post("/console/playground", &fields).await;
     let sent = text(&sent.body);

@@ -48,6 +48,9 @@ async fn each_step_is_a_link_that_needs_no_session_and_the_last_one_shows_the_do
             "says bad\">2 charges: the customer paid twice",
             "says good\">1 charge: the customer paid once",
         ]);
+        // The next event, but after the last one.
+        let is_last = beginning.contains("scenario=provider-timeout.");
+        assert_eq!(last.contains(" →</a>"), !is_last, "{last}");
     }
 }
 

@@ -168,6 +168,8 @@ async fn deliveries_are_filtered_by_state_and_endpoint_page_by_page() {
     assert_eq!(server.database.count(PENDING).await, 60);
     let page = visit.page(&format!("{}?due=55", page_of(&to))).await;
     page.must_have(&["55 failed deliveries are due now."]);
+    let page = visit.page(&format!("{}?due=0", page_of(&to))).await;
+    page.must_have(&["Nothing has failed: what is pending is sent by itself."]);
 }
 
 #[tokio::test]

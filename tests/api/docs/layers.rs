@@ -544,6 +544,7 @@ fn the_version_is_the_same_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     for (file, lines) in [
         ("Dockerfile", &["\nARG VERSION=@\n"][..]),
+        ("CITATION.cff", &["\nversion: @\n"]),
         (
             "deploy/kubernetes/image/kustomization.yaml",
             &["newTag: \"@\"\n"],

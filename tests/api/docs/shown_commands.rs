@@ -1,7 +1,7 @@
 //! The commands that documents show run, and answer as shown.
 
 use super::layers::rust_files;
-use crate::support::prelude::*;
+use crate::support::{prelude::*, roles::postgres_programs};
 
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -198,4 +198,20 @@ async fn the_commands_about_tests_of_retries_answer_as_shown() {
     let statuses = ["201", "503", "201", "200"];
     assert_answers_as_shown(&server, "docs/testing.md", &statuses).await;
     assert_eq!(server.database.charges().await, 1);
+}
+
+#[tokio::test]
+async fn the_histories_about_postgresql_run_as_shown() {
+    let blocks = blocks(&read("docs/postgresql.md"));
+    let shown = |language: &str| -> String {
+        let blocks = blocks.iter().filter(|(known, _)| known == language);
+        blocks.map(|(_, text)| text.as_str()).collect()
+    };
+    let path = std::env::var("PATH").unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &shown("sh")]).current_dir(root());
+    shell.env("PATH", format!("{}:{path}", postgres_programs()));
+    shell.env("LC_ALL", "C");
+    let output = run_to_end(shell).await;
+    assert_eq!(output.succeeded(), shown("text"));
 }
