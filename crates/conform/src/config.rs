@@ -29,7 +29,7 @@ pub struct ConfigError(pub String);
 const LEASE_USUAL: u64 = 30;
 
 /// The names of the requests.
-const REQUESTS: [&str; 11] = [
+const REQUESTS: [&str; 12] = [
     "effect",
     "other",
     "refused",
@@ -38,6 +38,7 @@ const REQUESTS: [&str; 11] = [
     "slow",
     "server_error",
     "change",
+    "deletable",
     "delete",
     "expire",
     "abandon",
@@ -65,6 +66,7 @@ pub struct Config {
     pub(crate) slow: Option<Template>,
     pub(crate) server_error: Option<Template>,
     pub(crate) change: Option<Template>,
+    pub(crate) deletable: Option<Template>,
     pub(crate) delete: Option<Template>,
     pub(crate) expire: Option<Template>,
     pub(crate) abandon: Option<Template>,
@@ -480,6 +482,7 @@ impl Config {
             "slow" => self.slow.as_ref(),
             "server_error" => self.server_error.as_ref(),
             "change" => self.change.as_ref(),
+            "deletable" => self.deletable.as_ref(),
             "delete" => self.delete.as_ref(),
             "expire" => self.expire.as_ref(),
             "abandon" => self.abandon.as_ref(),

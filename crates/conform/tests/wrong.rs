@@ -197,7 +197,7 @@ async fn work_that_is_repeated_is_mended_by_a_claim_and_not_by_a_stored_reply() 
 
 #[tokio::test]
 async fn check_then_act_is_found_by_racers() {
-    let report = is_found("check-then-act", "racers", &[]).await;
+    let report = is_found("check-then-act", "racers", &["giving_up"]).await;
     // Retries that come while a request without a reply works see it, too. It is one fault.
     is_echo(
         &report,
@@ -433,7 +433,8 @@ async fn a_server_without_keys_is_found_by_every_preset() {
     let reports = PRESETS.map(async |(name, _)| {
         let report = report_of(preset(name), "keys-ignored", name, &only).await;
         let found = report.names(|grade| grade == Grade::Unsafe);
-        assert_eq!(found, ["replay_equal", "lost_reply"], "{}", report.table());
+        assert_eq!(found, ["replay_equal"], "{}", report.table());
+        is_echo(&report, "replay_equal", "lost_reply");
     });
     join_all(reports).await;
 }

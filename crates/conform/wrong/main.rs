@@ -517,7 +517,7 @@ async fn expire(State(server): State<Server>) -> Response<Body> {
             let Some((_, reply)) = &record.reply else {
                 continue;
             };
-            let made = if forgets { &Value::Null } else { &reply["id"] };
+            let made = reply.get("id").filter(|_| !forgets);
             let refusal = json!({ "error": "key_expired", "title": "key_expired", "made": made });
             *record = Record::of(json!("expired"), Some((409, refusal)));
         }
