@@ -54,15 +54,20 @@ fn mistake(root: &Value, schema: &Value, value: &Value) -> Option<String> {
                     == 1
             }
             "items" => {
-                let mut items = value.as_array()?.iter();
-                match items.find_map(|item| mistake(root, rule, item)) {
+                let Some(items) = value.as_array() else {
+                    return told(word);
+                };
+                match items.iter().find_map(|item| mistake(root, rule, item)) {
                     None => true,
                     found => return found,
                 }
             }
             "properties" | "additionalProperties" => {
                 let known = schema.get("properties").unwrap_or(&Value::Null);
-                for (name, member) in value.as_object()? {
+                let Some(members) = value.as_object() else {
+                    return told(word);
+                };
+                for (name, member) in members {
                     let found = match (known.get(name), word.as_str()) {
                         (Some(own), "properties") => mistake(root, own, member),
                         (None, "additionalProperties") if *rule == json!(false) => told(name),
@@ -123,6 +128,8 @@ async fn constant() -> Url {
             let _ = client.read(&mut request).await;
             let reply = b"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\n{\"id\":1}";
             let _ = client.write_all(reply).await;
+            // What is closed with bytes that were not read is reset.
+            while let Ok(1..) = client.read(&mut request).await {}
         }
     });
     Url::parse(&url).unwrap()
