@@ -46,6 +46,8 @@ impl Report {
         let findings = self.sorted();
         let worst = findings.first().map_or(Grade::Holds, |one| one.outcome);
         let (verdict, service) = (escape(&self.verdict()), shown(&self.service));
+        // The names of what is not known may be many.
+        let (verdict, unknown) = verdict.split_once(". ").unwrap_or((&verdict, ""));
         let (style, worst, sum) = (include_str!("page.css"), class(worst), self.sum());
         let mut page = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -54,7 +56,7 @@ impl Report {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>Is {service} safe to retry?</title>\n<style>\n{style}</style>\n</head>\n\
              <body>\n<main>\n<p class=\"quiet\">charge-once-conform asked {service}</p>\n\
-             <h1 class=\"{worst}\">{verdict}</h1>\n<p>{sum}</p>\n"
+             <h1 class=\"{worst}\">{verdict}</h1>\n<p>{sum}. {unknown}</p>\n"
         );
         for finding in findings.iter().filter(|one| one.outcome.is_violation()) {
             page.push_str(&section(finding));
@@ -261,6 +263,17 @@ mod tests {
         ];
         let places = places.map(|part| page.find(part).unwrap());
         assert!(places.is_sorted(), "{places:?}: {page}");
+    }
+
+    #[test]
+    fn what_is_not_known_follows_the_heading() {
+        let page = report(Flaw::Unknown("not in the config".to_owned())).html();
+        for told in [
+            "as far as 1 of 2 checks can see</h1>",
+            "1 hold. Not known: racers</p>",
+        ] {
+            assert!(page.contains(told), "{told}: {page}");
+        }
     }
 
     #[test]

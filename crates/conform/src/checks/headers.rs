@@ -56,7 +56,8 @@ pub(super) async fn replayed(api: &Api) -> Seen {
         return Ok(format!("{} headers, twice", first.len()));
     }
     Err(Flaw::violated(format!(
-        "only in the first reply: [{}]; only in the retry's: [{}]",
+        "only in the first reply: [{}]; only in the retry's: [{}]; promises.delivery_headers names \
+         those that each reply has of its own",
         differing(&first, &retry),
         differing(&retry, &first)
     )))
