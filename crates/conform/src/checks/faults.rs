@@ -351,7 +351,16 @@ pub(super) async fn expiry(api: &Api, with: &Parameters) -> Seen {
 async fn late(api: &Api, ask: &Ask, first: &Reply) -> Result<(String, u64), Flaw> {
     let promises = &api.config.promises;
     let is_refused = promises.expired == Expired::Refused;
-    let (answer, attempts) = at_once(api, ask).await?;
+    let tells = !promises.refusal_says.is_empty() || promises.expired == Expired::New;
+    let (answer, attempts) = match at_once(api, ask).await {
+        Err(Flaw::Wrong(fault)) if fault.cost == Some("endless") && !tells => {
+            let seen = fault.seen;
+            return unknown(format!(
+                "{seen}. promises.refusal_says tells a refusal that stays"
+            ));
+        }
+        other => other?,
+    };
     if !answer.is_refusal() || promises.expired == Expired::New {
         agree(api, attempts, |reply| same(&answer, reply))?;
         succeeded("a request with a key that has expired", &answer)?;
@@ -390,6 +399,10 @@ async fn late(api: &Api, ask: &Ask, first: &Reply) -> Result<(String, u64), Flaw
 /// A request and what gives its key up, at once. Whichever comes first wins, and only it.
 pub(super) async fn giving_up(api: &Api, with: &Parameters) -> Seen {
     let abandon = given(api.config.abandon.as_ref(), "[abandon]")?;
+    let given_up_says = &api.config.promises.given_up_says;
+    if given_up_says.is_empty() {
+        return unknown("promises.given_up_says: what tells that a key was given up isn't known");
+    }
     let mut won = 0;
     let slow = api.config.slow.iter().map(|slow| (slow, with.pause_ms));
     let quick = std::iter::repeat_n((&api.config.effect, 0), with.keys);
@@ -401,38 +414,35 @@ pub(super) async fn giving_up(api: &Api, with: &Parameters) -> Seen {
         let request = async {
             // Each of the two is the first one sometimes.
             tokio::time::sleep(Duration::from_millis(number as u64 % 2)).await;
-            api.settle(&ask).await
+            api.attempt(&ask, api.url()).await
         };
         let giving = async {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             api.settle(&giving).await
         };
-        let (answer, given_up) = join(request, giving).await;
-        let (answer, given_up) = (answer?, given_up?);
+        let (answer, told) = join(request, giving).await;
+        let told = told?;
+        let is_given_up = told.is_success() && says(given_up_says, &told.body);
+        let answer = match answer {
+            Ok(answer) if answer.is_success() => answer,
+            // One more request must not be executed either, and its refusal may be of any status.
+            Ok(_) | Err(_) if is_given_up => api.send(&ask).await?,
+            Ok(_) | Err(_) => api.settle(&ask).await?,
+        };
         let made = u64::from(answer.is_success());
-        let seen = winner(api, &answer, &given_up);
+        let seen = match (is_given_up, answer.is_success()) {
+            (true, false) => Ok(1),
+            (false, true) => Ok(0),
+            _ => Err(Flaw::violated(format!(
+                "the request got {answer}, and giving its key up {told}"
+            ))),
+        };
         won += api.counted(&tally, &ask, made, seen).await?;
     }
     let all = with.keys + api.config.slow.iter().count();
     Ok(format!(
         "of {all} keys, {won} were given up before their request"
     ))
-}
-
-/// 1 if the key was given up, and 0 if its request was executed.
-fn winner(api: &Api, answer: &Reply, given_up: &Reply) -> Result<usize, Flaw> {
-    let told = &api.config.promises.given_up_says;
-    if told.is_empty() {
-        return unknown("promises.given_up_says: what tells that a key was given up isn't known");
-    }
-    let is_given_up = given_up.is_success() && says(told, &given_up.body);
-    match (is_given_up, answer.is_success()) {
-        (true, false) => Ok(1),
-        (false, true) => Ok(0),
-        _ => Err(Flaw::violated(format!(
-            "the request got {answer}, and giving its key up {given_up}"
-        ))),
-    }
 }
 
 pub(super) async fn late_effects(api: &Api) -> Seen {
