@@ -1,6 +1,7 @@
 //! The API under test: how it is asked, what it answers, and how many effects it has made.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     process::Stdio,
     sync::{
@@ -20,11 +21,11 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{ENDLESS, FREE, Flaw, REPEATED, Seen, quoted, unknown},
+    checks::{Check, Fault, Flaw, Severity, cost, quoted, unknown},
     config::{Config, ConfigError, Count, KeyIn, Template, addresses_of, fill, unique},
     history::History,
     proxy::{CutAt, Loss, Proxy},
-    report::{Finding, Grade},
+    report::Finding,
 };
 
 /// Where the service runs.
@@ -56,21 +57,9 @@ pub(crate) struct Api {
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
     counted: Mutex<Vec<(Ask, u64)>>,
-    /// The checks that have found something, and what it costs if it is unsafe.
-    found: Mutex<Vec<(&'static str, Option<&'static str>)>>,
+    /// The checks that have found something, and what it costs.
+    found: Mutex<Vec<(&'static Check, &'static str)>>,
 }
-
-/// The checks whose faults are seen again where many things happen at once.
-const ECHOING: [&str; 8] = [
-    "replay_equal",
-    "server_error",
-    "racers",
-    "in_flight",
-    "lease",
-    "lost_reply",
-    "disconnect",
-    "second_replica",
-];
 
 /// A request under a key. Every attempt sends the same.
 #[derive(Debug, Clone)]
@@ -113,17 +102,9 @@ impl Ask {
         Self { created, ..self }
     }
 
-    pub(crate) fn signed_before(&self, seconds: u64) -> Self {
-        let mut old = self.clone();
-        old.age = seconds;
-        old
-    }
-
-    pub(crate) fn with_credential(&self, credential: &str) -> Self {
-        Self {
-            credential: credential.to_owned(),
-            ..self.clone()
-        }
+    pub(crate) fn signed_before(self, seconds: u64) -> Self {
+        let age = seconds;
+        Self { age, ..self }
     }
 }
 
@@ -397,12 +378,12 @@ impl Api {
     pub(crate) async fn settle(&self, ask: &Ask) -> Result<Reply, Flaw> {
         let began = Instant::now();
         for (attempts, url) in (1..).zip(self.each_url()) {
-            let last = match self.attempt(ask, url).await {
+            let (last, is_in_use) = match self.attempt(ask, url).await {
                 Ok(reply) if self.is_definite(&reply) || self.is_marked(&reply) => {
                     return Ok(reply);
                 }
-                Ok(reply) => reply.to_string(),
-                Err(error) => error,
+                Ok(reply) => (reply.to_string(), self.is_in_progress(&reply)),
+                Err(error) => (error, false),
             };
             if began.elapsed() > self.config.patience() {
                 let seconds = self.config.patience().as_secs();
@@ -411,7 +392,10 @@ impl Api {
                      {last}"
                 );
                 let attempts = self.history.of(ask.key());
-                let flaw = Flaw::violated(what).costing(ENDLESS).mended_by(FREE);
+                let flaw = match is_in_use && self.config.promises.lease().is_none() {
+                    true => Flaw::lesser(what, "endless", "free"),
+                    false => Flaw::violated(what).costing("endless").mended_by("free"),
+                };
                 return Err(flaw.because(attempts));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
@@ -420,7 +404,9 @@ impl Api {
     }
 
     pub(crate) fn is_in_progress(&self, reply: &Reply) -> bool {
-        self.config.promises.in_progress.contains(&reply.status)
+        let promises = &self.config.promises;
+        let is_such = promises.in_progress.contains(&reply.status);
+        is_such && !says(&promises.refusal_says, &reply.body)
     }
 
     /// Neither "try again" nor "in progress": an answer that stays.
@@ -456,8 +442,7 @@ impl Api {
         })
     }
 
-    /// Does `work`, which must leave so many effects of the request. More of them weigh more than
-    /// whatever else went wrong.
+    /// Does `work`, which must leave so many effects of the request.
     pub(crate) async fn with_effects<T>(
         &self,
         ask: &Ask,
@@ -466,21 +451,34 @@ impl Api {
     ) -> Result<T, Flaw> {
         let tally = self.tally(&[ask]).await?;
         let seen = work.await;
+        self.counted(&tally, ask, expected, seen).await
+    }
+
+    /// Expects so many effects. More of them weigh more than whatever else went wrong.
+    pub(crate) async fn counted<T>(
+        &self,
+        tally: &Tally<'_>,
+        ask: &Ask,
+        expected: u64,
+        seen: Result<T, Flaw>,
+    ) -> Result<T, Flaw> {
         // After a flaw, effects that are missing are not waited for.
         let awaited = if seen.is_ok() { expected } else { 0 };
         let made = tally.made_by_first(awaited).await;
         let miscounted = |made| Flaw::miscounted(made, expected, self.history.of(ask.key()));
         if let Ok(Some(made)) = made
             && made > expected
+            && (expected > 0 || seen.is_ok())
         {
             return Err(miscounted(made));
         }
         let seen = seen?;
         match made? {
+            None if expected == 0 => Ok(seen),
             None => unknown(UNCOUNTED),
             Some(made) if made < expected => Err(miscounted(made)),
             Some(made) => {
-                if self.counts_one_request() {
+                if self.counts_one_request() && expected > 0 {
                     let before = tally.before.iter().flatten().next().copied();
                     let right = before.unwrap_or_default() + made;
                     lock(&self.counted).push((ask.clone(), right));
@@ -491,34 +489,28 @@ impl Api {
     }
 
     pub(crate) fn keep(&self, finding: &Finding) {
-        if finding.outcome.is_violation() {
-            let is_unsafe = finding.outcome == Grade::Unsafe;
-            let cost = finding.cost.filter(|_| is_unsafe);
-            lock(&self.found).push((finding.check.name, cost));
+        if let Some(cost) = finding.cost {
+            lock(&self.found).push((finding.check, cost));
         }
     }
 
     pub(crate) fn is_found_by(&self, check: &str) -> bool {
-        lock(&self.found).iter().any(|(name, _)| *name == check)
+        lock(&self.found).iter().any(|(one, _)| one.name == check)
     }
 
-    /// What a check saw that does many things at once. A fault that an earlier check has found is
-    /// seen here too, and is one fault.
-    pub(crate) fn unless_echo(&self, seen: Seen) -> Seen {
-        let Err(Flaw::Wrong(fault)) = &seen else {
-            return seen;
-        };
+    /// The earlier check, of those of which this one can be an echo, with a fault of the same cost.
+    /// What matters less has no cost of its own beside such a fault.
+    pub(crate) fn cause(&self, check: &'static Check, fault: &Fault) -> Option<&'static str> {
+        let its = cost(fault.cost.unwrap_or(&check.cost));
+        let is_less = fault.cost.is_none() && check.severity == Severity::Unclear;
         let found = lock(&self.found);
-        let is_known = |(name, cost): &&(&str, Option<_>)| {
-            ECHOING.contains(name) && cost.is_some() && *cost == fault.cost
+        let is_cause = |(one, told): &&(&Check, &str)| {
+            check.echo_of.contains(&one.name) && (is_less || *told == its)
         };
-        match found.iter().find(is_known) {
-            Some((name, _)) => unknown(format!(
-                "{}; that can be an echo of {name}: mend it, and ask again",
-                fault.seen
-            )),
-            None => seen,
-        }
+        found
+            .iter()
+            .find(is_cause)
+            .map(|(one, _)| one.name.as_str())
     }
 
     /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
@@ -531,7 +523,7 @@ impl Api {
                     "an effect of {} came after its check: {now} now, and {right} is right",
                     unique(ask.number)
                 );
-                let flaw = Flaw::violated(what).costing(REPEATED);
+                let flaw = Flaw::violated(what).costing("repeated");
                 return Err(flaw.because(self.history.of(ask.key())));
             }
         }
@@ -628,6 +620,16 @@ fn is_of(value: &Value, number: u32) -> bool {
 
 pub(crate) fn given<'a, T>(part: Option<&'a T>, name: &str) -> Result<&'a T, Flaw> {
     part.ok_or_else(|| Flaw::Unknown(format!("the config has no {name}")))
+}
+
+/// Whether the JSON has one of these values at one of these pointers.
+pub(crate) fn says(any: &BTreeMap<String, Vec<Value>>, body: &[u8]) -> bool {
+    let told: Value = serde_json::from_slice(body).unwrap_or_default();
+    let is_there = |(pointer, values): (&String, &Vec<Value>)| {
+        told.pointer(pointer)
+            .is_some_and(|value| values.contains(value))
+    };
+    any.iter().any(is_there)
 }
 
 pub(crate) struct Tally<'a> {

@@ -11,16 +11,38 @@ use reqwest::{
     Method, Url,
     header::{HeaderName, HeaderValue},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::signature::Scheme;
+use crate::{
+    checks::{CHECKS, Check, RECEIVER_CHECKS, read},
+    signature::Scheme,
+};
 
 /// Why nothing can be checked: the program exits with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
+
+/// In seconds. What is waited for where no lease is promised.
+const LEASE_USUAL: u64 = 30;
+
+/// The names of the requests.
+const REQUESTS: [&str; 12] = [
+    "effect",
+    "other",
+    "refused",
+    "refused_once",
+    "invalid",
+    "slow",
+    "server_error",
+    "change",
+    "deletable",
+    "delete",
+    "expire",
+    "abandon",
+];
 
 /// The whole file. `presets/api.toml` explains it.
 #[derive(Debug, Clone, Deserialize)]
@@ -32,6 +54,9 @@ pub struct Config {
     /// How requests are signed, if they are deliveries of webhooks.
     #[serde(skip)]
     pub(crate) scheme: Option<Scheme>,
+    /// In the place of those of this program.
+    #[serde(skip)]
+    pub(crate) checks: Option<&'static [Check]>,
     pub(crate) effect: Template,
     // Each says what differs from `effect`.
     pub(crate) other: Option<Template>,
@@ -41,8 +66,10 @@ pub struct Config {
     pub(crate) slow: Option<Template>,
     pub(crate) server_error: Option<Template>,
     pub(crate) change: Option<Template>,
+    pub(crate) deletable: Option<Template>,
     pub(crate) delete: Option<Template>,
     pub(crate) expire: Option<Template>,
+    pub(crate) abandon: Option<Template>,
     pub(crate) policy: Option<Policy>,
     #[serde(default)]
     pub(crate) accounts: Accounts,
@@ -123,7 +150,7 @@ pub(crate) struct Policy {
 }
 
 /// Where the key is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyIn {
     Header,
@@ -134,7 +161,7 @@ pub(crate) enum KeyIn {
 }
 
 /// How much of the first reply a retry gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Replay {
     /// Its status and its bytes.
@@ -146,14 +173,14 @@ pub(crate) enum Replay {
 }
 
 /// `true`, `false` or `"open"`: nothing is promised.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Promise {
     Made(bool),
     Open(Open),
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Open {
     Open,
@@ -161,7 +188,7 @@ pub(crate) enum Open {
 
 /// What a request is whose key was used with another body, path or query, or whose JSON was written
 /// in another way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Difference {
     /// Another request: refused like another body.
@@ -174,8 +201,28 @@ pub(crate) enum Difference {
     Open,
 }
 
+/// A number, or `"open"`: nothing is promised.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Lease {
+    Seconds(u64),
+    Open(Open),
+}
+
+/// What an expired key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Expired {
+    /// A new one, for one request.
+    New,
+    /// Remembered: a request with it is refused, and told what the first one made.
+    Refused,
+    /// Nothing is promised: any of them, or the first answer, if no work is repeated.
+    Open,
+}
+
 /// What a duplicate gets while the first request executes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InFlight {
     Conflict,
@@ -184,7 +231,7 @@ pub(crate) enum InFlight {
 }
 
 /// What the API promises where specifications differ. The defaults are those of the IETF draft.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Promises {
     pub(crate) key_in: KeyIn,
@@ -225,15 +272,25 @@ pub(crate) struct Promises {
     pub(crate) delivery_headers: Vec<String>,
     /// 0: none.
     pub(crate) retention_seconds: u64,
+    /// Whether a key that has expired is `new`, or remembered and `refused`.
+    pub(crate) expired: Expired,
+    /// What the reply of `[abandon]` says if no request was executed: pointers, and what one of
+    /// them may hold.
+    pub(crate) given_up_says: BTreeMap<String, Vec<Value>>,
+    /// As above: what a refusal says that stays, though its status is one of `in_progress`.
+    pub(crate) refusal_says: BTreeMap<String, Vec<Value>>,
     /// How long a key may stay in use after the process that works for it has died. 0: its
     /// transaction ends with the process.
-    pub(crate) lease_seconds: u64,
+    pub(crate) lease_seconds: Lease,
 }
 
 impl Promises {
-    /// Whether quotes around a key don't count.
-    pub(crate) fn has_quotes(&self) -> bool {
-        self.key_quoted && self.key_in == KeyIn::Header
+    /// In seconds, if it is promised.
+    pub(crate) fn lease(&self) -> Option<u64> {
+        match self.lease_seconds {
+            Lease::Seconds(seconds) => Some(seconds),
+            Lease::Open(_) => None,
+        }
     }
 
     /// What must be equal in a reply and its replay.
@@ -291,7 +348,10 @@ impl Default for Promises {
             replay_header: None,
             delivery_headers: Vec::new(),
             retention_seconds: 86_400,
-            lease_seconds: 30,
+            expired: Expired::Open,
+            given_up_says: BTreeMap::new(),
+            refusal_says: BTreeMap::new(),
+            lease_seconds: Lease::Open(Open::Open),
         }
     }
 }
@@ -396,9 +456,45 @@ impl Config {
         Ok(config)
     }
 
+    /// Checks by another file of vectors.
+    pub fn with_vectors(self, vectors: &str) -> Result<Self, ConfigError> {
+        // A program reads few of them, and findings refer to them.
+        let checks = Some(&*read(vectors)?.leak());
+        Ok(Self { checks, ..self })
+    }
+
+    pub(crate) fn all_checks(&self) -> &'static [Check] {
+        let own = match self.scheme {
+            Some(_) => &RECEIVER_CHECKS,
+            None => &CHECKS,
+        };
+        self.checks.unwrap_or(own)
+    }
+
+    /// The request of that name.
+    pub(crate) fn request(&self, name: &str) -> Option<&Template> {
+        match name {
+            "effect" => Some(&self.effect),
+            "other" => self.other.as_ref(),
+            "refused" => self.refused.as_ref(),
+            "refused_once" => self.refused_once.as_ref(),
+            "invalid" => self.invalid.as_ref(),
+            "slow" => self.slow.as_ref(),
+            "server_error" => self.server_error.as_ref(),
+            "change" => self.change.as_ref(),
+            "deletable" => self.deletable.as_ref(),
+            "delete" => self.delete.as_ref(),
+            "expire" => self.expire.as_ref(),
+            "abandon" => self.abandon.as_ref(),
+            _ => None,
+        }
+    }
+
     /// How long a retry is repeated: longer than a lease.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.load.patience_seconds + self.promises.lease_seconds)
+        Duration::from_secs(
+            self.load.patience_seconds + self.promises.lease().unwrap_or(LEASE_USUAL),
+        )
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
@@ -411,7 +507,7 @@ impl Config {
         require((2..=1000).contains(&load.keys), "load.keys: 2 to 1000")?;
         let is_bound = (1..=300).contains(&load.patience_seconds);
         require(is_bound, "load.patience_seconds: 1 to 300")?;
-        let is_bound = promises.lease_seconds <= 300;
+        let is_bound = promises.lease().is_none_or(|seconds| seconds <= 300);
         require(is_bound, "promises.lease_seconds: 0 to 300")?;
         let is_bound = matches!(promises.key_length_max, 0 | 36..=8000);
         require(is_bound, "promises.key_length_max: 36 to 8000, or 0")?;
@@ -436,19 +532,8 @@ impl Config {
         let other = self.other.as_ref();
         let holds = other.is_none_or(|other| other.body().is_some());
         require(holds, "other: it needs a body that differs: json or form")?;
-        let templates = [
-            ("effect", Some(&self.effect)),
-            ("other", other),
-            ("refused", self.refused.as_ref()),
-            ("refused_once", self.refused_once.as_ref()),
-            ("invalid", self.invalid.as_ref()),
-            ("slow", self.slow.as_ref()),
-            ("server_error", self.server_error.as_ref()),
-            ("change", self.change.as_ref()),
-            ("delete", self.delete.as_ref()),
-            ("expire", self.expire.as_ref()),
-        ];
-        for (name, template) in templates {
+        for name in REQUESTS {
+            let template = self.request(name);
             if let Some(what) = template.and_then(Template::mistake) {
                 return Err(ConfigError(format!("{name}.{what}")));
             }
@@ -493,6 +578,16 @@ impl Template {
 
     pub(crate) fn body(&self) -> Option<&str> {
         self.json.as_deref().or(self.form.as_deref())
+    }
+
+    /// Replaces `{{key}}` by the key of another request.
+    pub(crate) fn fill_key(&mut self, key: &str) {
+        for text in [&mut self.path, &mut self.json, &mut self.form]
+            .into_iter()
+            .flatten()
+        {
+            *text = text.replace("{{key}}", key);
+        }
     }
 
     /// This request where it says something, and `base` where it doesn't. A request with another

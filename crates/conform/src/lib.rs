@@ -7,7 +7,7 @@
 //! signature.rs  how deliveries of webhooks are signed
 //! history.rs  what was sent under which key, and what came back
 //! proxy.rs    loses replies
-//! checks/     the table of checks; each is a short function that reads like its rule
+//! checks/     the checks: they follow the steps that `vectors/` has, or a procedure of theirs
 //! storm.rs    many clients at once, and what must hold of all that they were told
 //! report.rs   a table for people, JSON, JUnit XML
 //! page.rs     a page, with what was sent and told drawn on an axis of time
@@ -50,23 +50,20 @@ pub async fn run(
     only: &[String],
     mut progress: impl FnMut(usize, usize, &str),
 ) -> Result<Report, ConfigError> {
-    let checks = match config.scheme {
-        Some(_) => RECEIVER_CHECKS,
-        None => CHECKS,
-    };
-    let is_known = |name: &String| checks.iter().any(|check| check.name == name);
+    let checks = config.all_checks();
+    let is_known = |name: &String| checks.iter().any(|check| check.name == *name);
     if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
         return Err(ConfigError(format!("there is no check {unknown}")));
     }
-    let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
+    let is_wanted = |check: &&Check| only.is_empty() || only.contains(&check.name);
     let wanted: Vec<&'static Check> = checks.iter().filter(is_wanted).collect();
     let api = Api::new(config, service)?;
     probe(&api).await?;
     let mut findings = Vec::new();
     for (number, check) in wanted.iter().enumerate() {
-        progress(number + 1, wanted.len(), check.name);
+        progress(number + 1, wanted.len(), &check.name);
         let began = Instant::now();
-        let seen = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api)).await;
+        let seen = tokio::time::timeout(CHECK_LIMIT, Box::pin(check.run(&api))).await;
         let seen = seen.unwrap_or_else(|_| unknown("the check did not end in time"));
         let last = || api.history.of_last_key();
         let finding = Finding::new(check, seen, began.elapsed(), last);

@@ -84,6 +84,9 @@ enum Receiver {
 
 #[derive(Debug, Args)]
 struct Output {
+    /// Run the checks of this file of vectors in the place of all
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
     /// Run these checks only
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -116,11 +119,11 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     }
     if arguments.list {
         let lines = |check: &Check| {
-            let (name, rule, source) = (check.name, check.rule, check.source);
+            let (name, rule, source) = (&check.name, &check.rule, &check.source);
             let otherwise = format!("{:?}", check.severity).to_lowercase();
             format!("{name:<18} {rule} (otherwise {otherwise}; {source})\n")
         };
-        let all = CHECKS.iter().chain(RECEIVER_CHECKS).map(lines);
+        let all = CHECKS.iter().chain(RECEIVER_CHECKS.iter()).map(lines);
         return print(&all.collect::<String>()).map(|()| ExitCode::SUCCESS);
     }
     if let Some(receiver) = arguments.receiver {
@@ -170,6 +173,10 @@ async fn receive(receiver: Receiver) -> Result<ExitCode, ConfigError> {
 
 /// Runs the checks, and writes what they found.
 async fn check(config: Config, service: Service, output: Output) -> Result<ExitCode, ConfigError> {
+    let config = match &output.vectors {
+        Some(path) => config.with_vectors(&read(path)?)?,
+        None => config,
+    };
     // Before the first request. What an earlier run has written is no report on this one.
     let create = |path: Option<PathBuf>| match path {
         Some(path) => match File::create(&path) {

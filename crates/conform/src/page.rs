@@ -63,7 +63,7 @@ impl Report {
         }
         page.push_str("<h2>All checks</h2>\n<table>\n");
         for finding in &findings {
-            let (name, rule) = (finding.check.name, escape(finding.check.rule));
+            let (name, rule) = (&finding.check.name, escape(&finding.check.rule));
             let (class, outcome) = (class(finding.outcome), finding.outcome.words());
             let seen = shown(&finding.seen);
             let _ = writeln!(
@@ -85,14 +85,14 @@ impl Report {
 /// What is wrong, how it came to be, what it costs, and how to mend it.
 fn section(finding: &Finding) -> String {
     let check = finding.check;
-    let (name, rule, source) = (check.name, escape(check.rule), check.source);
+    let (name, rule, source) = (&check.name, escape(&check.rule), &check.source);
     let (class, outcome) = (class(finding.outcome), finding.outcome.words());
     let (seen, cost) = (
         shown(&finding.seen),
         escape(finding.cost.unwrap_or_default()),
     );
     let drawing = drawing(finding);
-    let (words, code) = finding.mend.map_or(("", ""), |it| (it.words, it.code));
+    let (words, code) = finding.mend.map_or(("", ""), |it| (&*it.words, &*it.code));
     let (words, code) = (escape(words), escape(code));
     format!(
         "<section class=\"{class}\">\n<h2><code>{name}</code> {outcome}</h2>\n<p>{rule}</p>\n\

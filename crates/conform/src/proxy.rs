@@ -21,6 +21,16 @@ pub(crate) enum CutAt {
     After(Duration),
 }
 
+impl CutAt {
+    /// When the service answers, and after each of these times.
+    pub(crate) fn each(cuts_ms: &[u64]) -> Vec<Self> {
+        let after = cuts_ms.iter().copied().map(Duration::from_millis);
+        std::iter::once(Self::Reply)
+            .chain(after.map(Self::After))
+            .collect()
+    }
+}
+
 /// A way to lose a reply. Over TLS, a proxy can't tell where a request ends, so there the client
 /// goes itself.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    checks::{Check, Flaw, Mend, Seen, Severity},
+    checks::{Check, Flaw, Mend, Seen, Severity, cost, mend},
     history::{Attempt, lines},
 };
 
@@ -60,7 +60,7 @@ pub struct Finding {
     /// What a violation can cost.
     pub cost: Option<&'static str>,
     /// How to mend a violation.
-    pub mend: Option<Mend>,
+    pub mend: Option<&'static Mend>,
     /// How long the check took.
     pub milliseconds: u128,
 }
@@ -100,8 +100,8 @@ impl Finding {
                     why: fault.how.iter().cloned().chain(lines(&attempts)).collect(),
                     how: fault.how,
                     attempts,
-                    cost: Some(fault.cost.unwrap_or(check.cost)),
-                    mend: Some(fault.mend.unwrap_or(check.mend)),
+                    cost: Some(cost(fault.cost.unwrap_or(&check.cost))),
+                    mend: mend(fault.mend.unwrap_or(&check.mend)),
                     ..finding(outcome, fault.seen)
                 }
             }
@@ -144,7 +144,7 @@ impl Finding {
         } = self.check;
         let (outcome, seen) = (self.outcome.words(), &self.seen);
         let (why, cost) = (self.why.join("\n          "), self.cost.unwrap_or_default());
-        let mend = self.mend.map_or("", |mend| mend.words);
+        let mend = self.mend.map_or("", |mend| &mend.words);
         format!(
             "{name} {outcome}: {rule}\n  seen    {seen}\n  why     {why}\n  cost    {cost}\n  \
              mend    {mend}\n  source  {source}\n"
@@ -170,7 +170,7 @@ impl Report {
     #[must_use]
     pub fn names(&self, grade: impl Fn(Grade) -> bool) -> Vec<&'static str> {
         let ended = self.findings.iter().filter(|one| grade(one.outcome));
-        ended.map(|finding| finding.check.name).collect()
+        ended.map(|finding| finding.check.name.as_str()).collect()
     }
 
     /// Whether a check found something unsafe.
@@ -221,7 +221,7 @@ impl Report {
         for finding in &findings {
             let seen = finding.seen.lines().next().unwrap_or_default();
             let seen: String = seen.chars().take(100).collect();
-            let (name, outcome) = (finding.check.name, finding.outcome.words());
+            let (name, outcome) = (&finding.check.name, finding.outcome.words());
             let _ = writeln!(text, "{name:<18} {outcome:<10} {seen}");
         }
         let violated = findings.iter().filter(|one| one.outcome.is_violation());
@@ -256,7 +256,7 @@ impl Report {
         );
         for finding in &self.findings {
             let (check, outcome) = (finding.check, finding.outcome);
-            let (rule, seen) = (escape(check.rule), escape(&finding.seen));
+            let (rule, seen) = (escape(&check.rule), escape(&finding.seen));
             let story = escape(&finding.story());
             let body = match outcome {
                 Grade::Unsafe => format!("<failure message=\"{rule}\">{story}</failure>"),

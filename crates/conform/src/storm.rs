@@ -3,10 +3,7 @@
 //!
 //! Promise: an attempt without an answer that stays is never taken for an outcome.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{join, join_all};
 use rand::seq::SliceRandom;
@@ -14,41 +11,33 @@ use tokio::sync::watch;
 
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
-    checks::{ENDLESS, FAILED, Flaw, ONE_TRANSACTION, REPEATED, Seen, same, succeeded, unknown},
+    checks::{Flaw, Parameters, Seen, same, succeeded, unknown},
     config::Difference,
     history::Attempt,
     proxy::{CutAt, Loss},
 };
 
-pub(crate) async fn calm(api: &Api) -> Seen {
-    api.unless_echo(storm(api, None).await)
-}
-
 /// With `--kill` and `--start`, each time that an effect is there, and twice in a storm.
-pub(crate) async fn with_crashes(api: &Api) -> Seen {
-    match &api.service.crash {
-        Some(crash) => {
-            let at_effects = crashes_at_effects(api, crash).await?;
-            let stormy = api.unless_echo(storm(api, Some(crash)).await)?;
-            Ok(format!(
-                "{at_effects} crashes right after an effect; {stormy}"
-            ))
-        }
-        None => unknown("no commands: --kill and --start"),
-    }
+pub(crate) async fn with_crashes(api: &Api, with: &Parameters) -> Seen {
+    let Some(crash) = &api.service.crash else {
+        return unknown("no commands: --kill and --start");
+    };
+    let at_effects = crashes_at_effects(api, with.rounds, crash).await?;
+    let stormy = storm(api, with, Some(crash)).await?;
+    Ok(format!(
+        "{at_effects} crashes right after an effect; {stormy}"
+    ))
 }
 
 /// Kills the service as soon as an effect is counted: that is before its request is answered, if
 /// that takes a moment. Returns how often.
-async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
-    /// Of each kind of request.
-    const ROUNDS: usize = 2;
+async fn crashes_at_effects(api: &Api, rounds: usize, crash: &Crash) -> Result<usize, Flaw> {
     if api.config.count.is_none() {
         return Ok(0);
     }
     let kinds = api.config.slow.iter().chain([&api.config.effect]);
     let mut crashes = 0;
-    for template in kinds.flat_map(|kind| std::iter::repeat_n(kind, ROUNDS)) {
+    for template in kinds.flat_map(|kind| std::iter::repeat_n(kind, rounds)) {
         let ask = api.ask(template);
         let round = async {
             let tally = api.tally(&[&ask]).await?;
@@ -70,15 +59,11 @@ async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
                 Ok(_) | Err(_) => Ok(()),
             }
         };
-        let seen = api.with_effects(&ask, 1, round).await;
-        seen.map_err(|flaw| flaw.mended_where(REPEATED, ONE_TRANSACTION))?;
+        api.with_effects(&ask, 1, round).await?;
         crashes += 1;
     }
     Ok(crashes)
 }
-
-/// Visits of a key's first request, and of its second one.
-const VISITS: [usize; 2] = [4, 2];
 
 /// Whether two requests can fight for one key. A status that also means "in use" would not tell the
 /// loser from one that waits.
@@ -92,7 +77,7 @@ fn fights(api: &Api) -> bool {
         && !api.is_found_by("reuse_body")
 }
 
-async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
+pub(crate) async fn storm(api: &Api, with: &Parameters, crash: Option<&Crash>) -> Seen {
     let load = &api.config.load;
     let fights = fights(api);
     let mut keys = Vec::new();
@@ -103,8 +88,8 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
         if fights && number % 4 == 0 {
             variants.push(api.rival(&first)?);
         }
-        for (ask, visits) in variants.iter().zip(VISITS) {
-            plan.extend(std::iter::repeat_n(ask.clone(), visits));
+        for (ask, visits) in variants.iter().zip(&with.visits) {
+            plan.extend(std::iter::repeat_n(ask.clone(), *visits));
         }
         keys.push(variants);
     }
@@ -113,7 +98,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     let tally = api.tally(&asks).await?;
 
     let mut losses = Vec::new();
-    for cut in [CutAt::Reply, CutAt::After(Duration::from_millis(5))] {
+    for cut in CutAt::each(&with.cuts_ms) {
         losses.push(api.losing(cut).await?);
     }
     let next = AtomicUsize::new(0);
@@ -211,19 +196,19 @@ fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> 
         }
         if !answer.is_success() {
             let what = format!("a request that succeeds under a new key got {answer}");
-            return Err(Flaw::violated(what).costing(FAILED));
+            return Err(Flaw::violated(what).costing("failed"));
         }
         match winner {
             None => winner = Some((attempt.number, answer)),
             Some((first, _)) if first != attempt.number => {
                 let flaw = Flaw::violated("two requests have succeeded under one key");
-                return Err(flaw.costing(REPEATED));
+                return Err(flaw.costing("repeated"));
             }
             Some((_, first)) => same(first, answer)?,
         }
     }
     let Some((winner, _)) = winner else {
-        return Err(Flaw::violated("no request has succeeded").costing(ENDLESS));
+        return Err(Flaw::violated("no request has succeeded").costing("endless"));
     };
     let of_winner = key.iter().zip(made).find(|(ask, _)| ask.number == winner);
     match of_winner {

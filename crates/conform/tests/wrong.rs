@@ -93,9 +93,11 @@ fn preset(name: &str) -> Config {
         .unwrap()
         .1;
     let promises = promises
-        .replace("lease_seconds = 30", "lease_seconds = 1")
+        .replace("lease_seconds = \"open\"", "lease_seconds = 1")
         .replace("replay_id = \"/name\"", "replay_id = \"/id\"");
-    Config::from_toml(&format!("{requests}{promises}")).unwrap()
+    let says = CONFIG.lines().filter(|line| line.contains("_says = "));
+    let says = says.collect::<Vec<_>>().join("\n");
+    Config::from_toml(&format!("{requests}{promises}{says}")).unwrap()
 }
 
 /// Expects no violation, and says what is not known.
@@ -162,7 +164,7 @@ async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
 fn says(report: &Report, check: &str, cost: &str, mend: &str) {
     let found = report.findings.iter().find(|one| one.check.name == check);
     let found = found.unwrap();
-    let [told_cost, told_mend] = [found.cost.unwrap(), found.mend.unwrap().words];
+    let [told_cost, told_mend] = [found.cost.unwrap(), found.mend.unwrap().words.as_str()];
     assert!(told_cost.starts_with(cost), "{found:?}");
     assert!(told_mend.starts_with(mend), "{found:?}");
 }
@@ -197,33 +199,128 @@ async fn work_that_is_repeated_is_mended_by_a_claim_and_not_by_a_stored_reply() 
 
 #[tokio::test]
 async fn check_then_act_is_found_by_racers() {
-    let others = [
-        "in_flight",
-        "lost_reply",
-        "disconnect",
-        "second_replica",
-        "expiry",
-    ];
-    let report = is_found("check-then-act", "racers", &others).await;
-    // What does everything at once sees it, too. It is one fault.
-    let storm = report.findings.iter().find(|one| one.check.name == "storm");
-    let storm = storm.unwrap();
-    let echo = "that can be an echo of racers";
-    assert!(
-        storm.outcome == Grade::NotKnown && storm.seen.contains(echo),
-        "{storm:?}"
+    let report = is_found("check-then-act", "racers", &["giving_up"]).await;
+    // Other requests at the same time see it, too. It is one fault.
+    is_echo(&report, "racers", "in_flight second_replica storm");
+}
+
+fn is_echo(report: &Report, of: &str, names: &str) {
+    let echo = format!("that can be an echo of {of}");
+    for name in names.split(' ') {
+        let found = report.findings.iter().find(|one| one.check.name == name);
+        let found = found.unwrap();
+        let is_one = found.outcome == Grade::NotKnown && found.seen.contains(&echo);
+        assert!(is_one, "{found:?}");
+    }
+}
+
+/// Each check that retries sees it.
+#[tokio::test]
+async fn a_retry_that_is_always_refused_is_one_fault() {
+    let report = is_found("replay-refused", "replay_equal", &[]).await;
+    let echoes = "reuse_body refusal_stored racers in_flight lost_reply disconnect respelled storm";
+    is_echo(&report, "replay_equal", echoes);
+    says(
+        &report,
+        "replay_equal",
+        "the client is told that its request failed",
+        "store",
     );
 }
 
 #[tokio::test]
+async fn a_key_that_was_given_up_and_executes_is_found() {
+    is_found("given-up-is-free", "given_up", &[]).await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_given_up_while_its_request_works_is_found_by_both_at_once() {
+    let report = is_found("given-up-at-work", "giving_up", &[]).await;
+    says(
+        &report,
+        "giving_up",
+        "a client that was told \"never\"",
+        "give a key up by a record",
+    );
+}
+
+/// Without a promise, it is a fact what an expired key is.
+#[tokio::test]
+async fn an_expired_key_is_what_is_promised() {
+    let (right, forgets) = ("keys-remembered", "forgets-what-it-made");
+    for (promised, kind, grade, seen) in [
+        ("", "none", Grade::Holds, "the key is new"),
+        ("", right, Grade::Holds, "the key is remembered: 409"),
+        ("", forgets, Grade::Holds, "the key is remembered: 409"),
+        ("refused", right, Grade::Holds, "the key is remembered: 409"),
+        (
+            "refused",
+            forgets,
+            Grade::Unclear,
+            "refused, without the id",
+        ),
+        (
+            "refused",
+            "none",
+            Grade::Unsafe,
+            "2 effects, and 1 is right",
+        ),
+        ("new", "none", Grade::Holds, "one effect before, one after"),
+        ("new", right, Grade::Unsafe, "has expired got 409"),
+    ] {
+        let promise = format!("expired = \"{promised}\"\n");
+        let promise = if promised.is_empty() { "" } else { &promise };
+        let config = Config::from_toml(&format!("{CONFIG}{promise}")).unwrap();
+        let report = report_of(config, kind, "own", &["expiry".to_owned()]).await;
+        let found = &report.findings[0];
+        assert_eq!(found.outcome, grade, "{promised} {kind}: {found:?}");
+        assert!(found.seen.contains(seen), "{promised} {kind}: {found:?}");
+    }
+}
+
+/// A refusal with the status of a key in use can't be told from it, and is no fault.
+#[tokio::test]
+async fn without_what_a_refusal_says_an_expired_key_and_a_given_up_one_are_not_known() {
+    let unsaid = CONFIG.lines().filter(|line| !line.contains("_says = "));
+    let unsaid = unsaid.collect::<Vec<_>>().join("\n");
+    let config = Config::from_toml(&unsaid).unwrap();
+    let only = ["expiry", "giving_up"].map(str::to_owned);
+    let report = report_of(config, "keys-remembered", "own", &only).await;
+    for (found, promise) in report
+        .findings
+        .iter()
+        .zip(["refusal_says", "given_up_says"])
+    {
+        assert_eq!(found.outcome, Grade::NotKnown, "{found:?}");
+        assert!(found.seen.contains(promise), "{found:?}");
+    }
+}
+
+/// Where no lease is promised, clients wait as long as is usual, and don't know what happened then.
+#[tokio::test]
+async fn a_key_that_stays_in_progress_is_unclear_where_no_lease_is_promised() {
+    let unsaid = CONFIG.replace("lease_seconds = 1\n", "");
+    let config = Config::from_toml(&unsaid).unwrap();
+    let only = ["server_error".to_owned()];
+    let report = report_of(config, "lease-as-long-as-retention", "own", &only).await;
+    let found = &report.findings[0];
+    assert_eq!(found.outcome, Grade::Unclear, "{found:?}");
+    assert!(found.seen.contains("got no answer that stays"), "{found:?}");
+}
+
+#[tokio::test]
 async fn a_second_transaction_is_found_by_lost_replies() {
-    is_found("second-transaction", "lost_reply", &["disconnect"]).await;
+    is_found("second-transaction", "lost_reply", &[]).await;
 }
 
 #[tokio::test]
 async fn a_lease_as_long_as_the_retention_is_found_by_lost_replies() {
-    let others = ["disconnect", "server_error"];
-    let report = is_found("lease-as-long-as-retention", "lost_reply", &others).await;
+    let report = is_found(
+        "lease-as-long-as-retention",
+        "lost_reply",
+        &["server_error"],
+    )
+    .await;
     says(
         &report,
         "lost_reply",
@@ -309,7 +406,8 @@ async fn frozen_statuses_are_found_by_a_server_error() {
 
 #[tokio::test]
 async fn a_missing_fingerprint_is_found_by_reuse() {
-    let report = is_found("no-fingerprint", "reuse_body", &["reuse_query"]).await;
+    let report = is_found("no-fingerprint", "reuse_body", &[]).await;
+    is_echo(&report, "reuse_body", "reuse_query");
     // Its keys have one request each then.
     let holds = report.names(|grade| grade == Grade::Holds);
     assert!(holds.contains(&"storm"), "{}", report.table());
@@ -332,6 +430,10 @@ async fn a_server_that_keeps_the_promises_of_a_preset_holds_them() {
         let (violated, table) = (report.names(Grade::is_violation), report.table());
         assert!(violated.is_empty(), "{name}: {violated:?}: {table}");
         let unknown = report.names(|grade| grade == Grade::NotKnown);
+        if name == "stripe-v1" {
+            // Two headers are one text that stays the same.
+            assert!(unknown.contains(&"key_twice"), "{table}");
+        }
         // Every preset promises at least these.
         for known in "replay_equal racers in_flight lost_reply storm two_accounts".split(' ') {
             assert!(!unknown.contains(&known), "{name}: {table}");
@@ -346,7 +448,8 @@ async fn a_server_without_keys_is_found_by_every_preset() {
     let reports = PRESETS.map(async |(name, _)| {
         let report = report_of(preset(name), "keys-ignored", name, &only).await;
         let found = report.names(|grade| grade == Grade::Unsafe);
-        assert_eq!(found, ["replay_equal", "lost_reply"], "{}", report.table());
+        assert_eq!(found, ["replay_equal"], "{}", report.table());
+        is_echo(&report, "replay_equal", "lost_reply");
     });
     join_all(reports).await;
 }

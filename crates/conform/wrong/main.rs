@@ -1,4 +1,4 @@
-//! A server that makes one of sixteen mistakes with idempotency keys, or none, in one of several
+//! A server that makes one of twenty mistakes with idempotency keys, or none, in one of several
 //! [profiles](profiles.rs), to try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
@@ -67,6 +67,16 @@ enum Mistake {
     SharedByAccounts,
     /// Reads no keys.
     KeysIgnored,
+    /// Refuses every retry of what has ended, as if it were another request.
+    ReplayRefused,
+    /// Gives a key up by deleting its record: a request that comes later executes.
+    GivenUpIsFree,
+    /// Gives a key up while its request is at work, which ends in an effect.
+    GivenUpAtWork,
+    /// Remembers that a key has expired, refuses it, and doesn't say what was made.
+    ForgetsWhatItMade,
+    /// No mistake: remembers keys that have expired, with what they made.
+    KeysRemembered,
     /// No mistake: executes requests without a key.
     KeyOptional,
     /// No mistake: marks replays by a header of another name.
@@ -270,6 +280,10 @@ impl Server {
         let mut database = self.database();
         let record = database.records.get_mut(scope);
         let record = record.filter(|record| !self.has_lapsed(record))?;
+        if record.body == json!("given up") || record.body == json!("expired") {
+            let (status, reply) = record.reply.clone()?;
+            return Some((status, reply, false));
+        }
         if self.mistake == Mistake::LeaseRenewedByDuplicates {
             record.claimed = Instant::now();
         }
@@ -282,6 +296,9 @@ impl Server {
         let Some((status, reply)) = record.reply.clone() else {
             return Some(self.in_use());
         };
+        if self.mistake == Mistake::ReplayRefused {
+            return Some(refusal(422, "key_reused"));
+        }
         let id = reply.get("id").and_then(Value::as_u64);
         let id = id.and_then(|id| usize::try_from(id).ok());
         match id.and_then(|id| database.effects.get(id)) {
@@ -494,8 +511,50 @@ async fn change(State(server): State<Server>, Path(id): Path<usize>) -> Response
 
 async fn expire(State(server): State<Server>) -> Response<Body> {
     let mut database = server.database();
-    database.records.retain(|_, record| record.reply.is_none());
+    let forgets = server.mistake == Mistake::ForgetsWhatItMade;
+    if forgets || server.mistake == Mistake::KeysRemembered {
+        for record in database.records.values_mut() {
+            let Some((_, reply)) = &record.reply else {
+                continue;
+            };
+            let made = reply.get("id").filter(|_| !forgets);
+            let refusal = json!({ "error": "key_expired", "title": "key_expired", "made": made });
+            *record = Record::of(json!("expired"), Some((409, refusal)));
+        }
+    } else {
+        database.records.retain(|_, record| record.reply.is_none());
+    }
     server.render((200, json!({}), false))
+}
+
+/// Gives a key of the account up: no request with it executes any more.
+async fn abandon(
+    State(server): State<Server>,
+    Path(key): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let prepared = server.prepare(uri.query(), &headers, b"{}");
+    let (_, (tenant, _), _) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return server.render(refusal),
+    };
+    let mut database = server.database();
+    let record = database.records.get(&(tenant.clone(), key.clone()));
+    let is_at_work = record.is_some_and(|record| record.reply.is_none());
+    if is_at_work && server.mistake != Mistake::GivenUpAtWork {
+        return server.render(server.in_use());
+    }
+    let is_done = record.is_some_and(|record| record.body != json!("given up"));
+    if is_done && !is_at_work {
+        return server.render((200, json!({ "status": "completed" }), false));
+    }
+    if server.mistake != Mistake::GivenUpIsFree && !is_at_work {
+        let refusal = json!({ "error": "key_given_up", "title": "key_given_up" });
+        let record = Record::of(json!("given up"), Some((409, refusal)));
+        database.records.insert((tenant, key), record);
+    }
+    server.render((200, json!({ "status": "given_up" }), false))
 }
 
 async fn policy(State(server): State<Server>) -> Response<Body> {
@@ -524,6 +583,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/effects/{id}", axum::routing::delete(delete))
         .route("/.well-known/idempotency", get(policy))
         .route("/expire", post(expire))
+        .route("/keys/{key}/abandon", post(abandon))
         .route("/crash", post(crash))
         .with_state(server);
     let listener = TcpListener::bind(address).await?;
