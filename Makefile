@@ -80,6 +80,10 @@ torture: ## run load and faults, and check what must hold: SECONDS=60 SEED=1 PRO
 fuzz: ## give random bytes to everything that reads what strangers write: SECONDS=60 for each target
 	FUZZ_SECONDS=$(SECONDS) cargo test --locked --test fuzz -- --test-threads 2
 
+.PHONY: findings
+findings: ## check libraries for idempotency, as docs/findings.md says: half an hour
+	@tools/findings/run
+
 # Not listed: before a release.
 .PHONY: check-long
 check-long:
