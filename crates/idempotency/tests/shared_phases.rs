@@ -287,7 +287,7 @@ impl ExternalEffect for Courier {
             together.wait().await;
         }
         if let Some((pool, happens)) = &self.meanwhile {
-            execute(pool, *happens).await;
+            execute(pool, happens).await;
         }
         CallOutcome::Answered(format!("to {}", parcel.depot))
     }
