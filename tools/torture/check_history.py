@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies G1 to G6 and G10 from the history of a run and a dump of its final tables, and nothing else.
+"""Verifies G1 to G6, G10 and G11 from the history of a run and a dump of its final tables, and nothing else.
 
     tools/torture/check_history.py FOLDER
     tools/torture/check_history.py PROFILE.history.jsonl PROFILE.dump.jsonl
@@ -8,6 +8,7 @@ It shares no code with the checker in Rust. README.md describes the rules, and H
 """
 
 import gzip
+import hashlib
 import json
 import pathlib
 import re
@@ -41,6 +42,12 @@ def public_id(kind, text):
     """The id of a row as clients see it: its 128 bits in 26 digits of 5 bits."""
     bits, digits = uuid.UUID(text).int, "0123456789abcdefghjkmnpqrstvwxyz"
     return kind + "_" + "".join(digits[bits >> shift & 31] for shift in range(125, -1, -5))
+
+
+def tombstone_id(account, key):
+    """The id of what is remembered of a key: half of it is of the account, half of both."""
+    halves = uuid.UUID(account).bytes, f"{account}:{key}".encode()
+    return str(uuid.UUID(bytes=b"".join(hashlib.sha256(half).digest()[:8] for half in halves)))
 
 
 def lines(path):
@@ -78,11 +85,16 @@ class Run:
         [self.run] = self.lines["run"]
         self.retention = timedelta(seconds=self.run["retention"])
         self.expires = self.retention < timedelta(days=1)
+        self.memory = timedelta(seconds=self.run.get("memory", 0))
+        # How long a key has one effect.
+        self.window = self.retention + self.memory
         self.names = {row["id"]: row["name"] for row in self.tables["accounts"]}
         self.objects = {public_id(kind, row["id"]): (table, row)
                         for table, kind in KINDS.items() for row in self.tables[table]}
         requests = {one["request"]: one for one in self.lines["request"]}
-        sent = {one["attempt"]: requests[one["request"]] for one in self.lines["invoke"]}
+        for one in self.lines["invoke"]:
+            one["request"] = requests[one["request"]]
+        sent = {one["attempt"]: one["request"] for one in self.lines["invoke"]}
         self.sent = Counter((one["account"], one["key"]) for one in requests.values())
         self.by_tag = {one["tag"]: one for one in requests.values()}
         self.stored = [one for one in self.lines["reply"] if one["outcome"] == "stored"]
@@ -91,7 +103,8 @@ class Run:
             one["request"] = sent[one["attempt"]]
             one["key"] = (one["request"]["account"], one["request"]["key"])
             one["shown"] = bodies.get((one.get("execution"), one.get("digest")), {})
-            one["given_up"] = one["shown"].get("error", {}).get("code") == "idempotency_key_abandoned"
+            code = one["shown"].get("error", {}).get("code")
+            one["given_up"], one["expired"] = (code == f"idempotency_key_{word}" for word in ("abandoned", "expired"))
 
     def violate(self, rule, text):
         self.found[rule, text] = True
@@ -111,7 +124,7 @@ class Run:
 
     def check(self):
         for check in (self.one_effect, self.nothing_lost, self.nothing_unasked, self.one_answer, self.money,
-                      self.intents, self.processor, self.accounts, self.given_up):
+                      self.intents, self.processor, self.accounts, self.given_up, self.remembered):
             check()
 
     def one_effect(self):
@@ -126,7 +139,7 @@ class Run:
             if shown not in (None, one["request"]["tag"]):
                 self.violate("G1", f"{one['key']}: {one['request']['tag']} is answered with {shown}")
         for key, executions in ends.items():
-            self.apart(key, executions, "were answered in one window")
+            self.apart(key, executions, self.retention, "were answered in one window")
         self.once("G1", {execution: len(tags) for execution, tags in asked.items()}, "answered requests")
         began, changes = defaultdict(dict), Counter()
         for event in self.tables["events"]:
@@ -139,15 +152,15 @@ class Run:
                 began[key][request] = min(at, began[key].get(request, at))
         self.once("G1", changes, "happened")
         for key, executions in began.items():
-            self.apart(key, executions, "both had an effect in one window")
+            self.apart(key, executions, self.window, "both had an effect in one window")
         for column in ("order_id", "payment_intent_id"):
             self.once("G1", Counter((column, row[column]) for row in self.tables["charges"]
                                     if row[column] and row["status"] == "succeeded"), "took money")
 
-    def apart(self, what, times, text):
+    def apart(self, what, times, window, text):
         ordered = sorted((at, execution) for execution, at in times.items())
         for (first, one), (second, other) in zip(ordered, ordered[1:]):
-            if second - first < self.retention - ROUNDING:
+            if second - first < window - ROUNDING:
                 self.violate("G1", f"{what}: {one} and {other} {text}")
 
     def nothing_lost(self):
@@ -156,7 +169,7 @@ class Run:
         effects = {(self.names[one["account_id"]], one["idempotency_key"], one["request_id"]) for one in events}
         for one in self.stored:
             request, execution, status, shown = (one[name] for name in ("request", "execution", "status", "shown"))
-            leaves = request["leaves_event"] and not (request["repeatable"] and self.expires)
+            leaves = request["leaves_event"] and not (request["repeatable"] and self.expires and not self.memory)
             if (status < 300 or status == 402) and leaves and (*one["key"], execution) not in effects:
                 self.violate("G2", f"{execution} was acknowledged with {status}, and left nothing")
             id, told = shown.get("id"), shown.get("status")
@@ -221,7 +234,7 @@ class Run:
                 self.violate("G4", f"{key} was sent with one request, and is said to be another one's")
             elif one["outcome"] == "stored":
                 digests[*key, one["execution"]].add(one["digest"])
-                expected = None if one["given_up"] else request["expected"]
+                expected = None if one["given_up"] or one["expired"] else request["expected"]
                 rule, status = EXPECTED.get(expected, ("", one["status"]))
                 # Below /v1, an object that a parameter names is missing in Stripe's words.
                 # The body stands at the first of equal replies.
@@ -311,17 +324,75 @@ class Run:
             for answer in answers[key]:
                 is_told = ((answer["execution"], answer["status"]) == outcome
                            and answer["given_up"] == (told["status"] == "abandoned"))
-                if self.is_of_window(datetime.fromisoformat(answer["expires"]), ends) and not is_told:
+                if abs(datetime.fromisoformat(answer["expires"]) - ends) < self.retention - ROUNDING and not is_told:
                     self.violate("G10", f"{what}, and {answer['execution']} answered it with {answer['status']}")
             for event in effects[key] if told["status"] == "abandoned" else []:
-                if self.is_of_window(datetime.fromisoformat(event["created_at"]), began):
+                if abs(datetime.fromisoformat(event["created_at"]) - began) < self.window - ROUNDING:
                     self.violate("G10", f"{what}, and {event['request_id']} had an effect")
             row = records.get(key, {})
             if not self.expires and (row.get("request_id"), row.get("status")) != outcome:
                 self.violate("G10", f"{what}, and {row.get('request_id')} is recorded with {row.get('status')}")
 
-    def is_of_window(self, at, other):
-        return abs(at - other) < self.retention - ROUNDING
+    def remembered(self):
+        """G11: once a key has expired, each request with it is refused, and told what its one request made."""
+        began, answers, refusals, effects = {}, defaultdict(list), defaultdict(list), defaultdict(list)
+        for one in self.lines["invoke"]:
+            at, gives_up = datetime.fromisoformat(one["at"]), GIVES_UP.fullmatch(one["request"]["path"])
+            for name in {one["request"]["key"], gives_up[1] if gives_up else one["request"]["key"]}:
+                key = (one["request"]["account"], name)
+                began[key] = min(at, began.get(key, at))
+        for one in self.stored:
+            gives_up, (account, _) = GIVES_UP.fullmatch(one["request"]["path"]), one["key"]
+            # Before its own key can have expired, it is about the one that it gives up.
+            of_other = gives_up and self.is_early(one, began[one["key"]])
+            if one["expired"]:
+                refusals[(account, gives_up[1]) if of_other else one["key"]].append(one)
+            if not one["expired"] or of_other:
+                answers[one["key"]].append(one)
+        for event in self.tables["events"]:
+            if event["idempotency_key"] and not event["idempotency_key"].startswith(","):
+                key = (self.names[event["account_id"]], event["idempotency_key"])
+                effects[key].append((event["request_id"], event["object"]))
+        ids = {name: id for id, name in self.names.items()}
+        records = {(self.names[row["account_id"]], row["key"]) for row in self.tables["idempotency_keys"]}
+        tombstones = {row["id"]: row["resource_id"] for row in self.tables["idempotency_tombstones"]}
+        for key in {*answers, *refusals, *effects}:
+            refused = {one["execution"]: one for one in refusals[key]}
+            executed = {one["execution"]: one for one in answers[key]}
+            if not self.memory:
+                for execution in refused:
+                    self.violate("G11", f"{key}: {execution} is refused as expired, and nothing is remembered")
+                continue
+            several = {*executed, *(request for request, _ in effects[key])}
+            if len(several) > 1 or several & {*refused}:
+                self.violate("G11", f"{key} was executed by {sorted(several)}, and refused by {sorted(refused)}")
+            first = next(iter(executed.values()), None)
+            made = self.may_name(first, effects[key])
+            named = [(execution, one["shown"]["error"].get("resource")) for execution, one in refused.items()]
+            tombstone = tombstone_id(ids[key[0]], key[1])
+            named += [("the memory", tombstones[tombstone])] if tombstone in tombstones else []
+            for by, name in named:
+                if name not in made if made else first and name:
+                    self.violate("G11", f"{key}: {by} names {name}, and not one of {sorted(made)}")
+            for execution, one in refused.items():
+                if self.is_early(one, began[key]):
+                    self.violate("G11", f"{key}: {execution} was refused before the key can have expired")
+            if key not in records and tombstone not in tombstones:
+                self.violate("G11", f"{key} is neither recorded nor remembered")
+
+    def is_early(self, refusal, began):
+        """Whether a key that was used then can't have expired yet. The refusal's own record lives as long."""
+        return datetime.fromisoformat(refusal["expires"]) - began < 2 * self.retention - ROUNDING
+
+    def may_name(self, first, effects):
+        """What a refusal may name of what the first request made: what it told, or else what it changed."""
+        shown = first["shown"] if first else {}
+        made = shown.get("id") or shown.get("sku")
+        if made and first["status"] < 300:
+            return {made}
+        error = shown.get("error", {}) if first and first["status"] == 402 else {}
+        declined = (error.get("charge"), error.get("payment_intent", {}).get("id"))
+        return {id for _, id in effects} | {id for id in declined if id}
 
 
 def main(arguments):
@@ -335,7 +406,7 @@ def main(arguments):
         run.check()
         wrong += len(run.found)
         print(f"{run.run['profile']}: {len(run.sent)} keys, {len(run.lines['invoke'])} attempts, "
-              f"{len(run.lines['fault'])} faults, {len(run.found)} violations of G1 to G6 and G10")
+              f"{len(run.lines['fault'])} faults, {len(run.found)} violations of G1 to G6, G10 and G11")
         for rule, text in run.found:
             print(f"{rule}: {text}")
     return bool(wrong)

@@ -109,10 +109,18 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    fn code(&self) -> Option<&str> {
+        self.body.pointer("/error/code")?.as_str()
+    }
+
     /// Whether nothing was executed, because the key had been given up.
     pub(crate) fn is_of_a_given_up_key(&self) -> bool {
-        let code = self.body.pointer("/error/code");
-        code.is_some_and(|code| code == "idempotency_key_abandoned")
+        self.code() == Some("idempotency_key_abandoned")
+    }
+
+    /// Whether nothing was executed, because the record of an earlier request has expired.
+    pub(crate) fn is_of_an_expired_key(&self) -> bool {
+        self.code() == Some("idempotency_key_expired")
     }
 }
 
@@ -164,6 +172,14 @@ impl KeyHistory {
             let request = self.variants.get(one.variant)?;
             Some((request, one, one.verdict.stored()?))
         })
+    }
+
+    /// When the last of its executions was first answered.
+    pub(crate) fn last_execution_ended(&self) -> Option<DateTime<Utc>> {
+        let (.., last) = self.answers().last()?;
+        let mut of_it = self.answers();
+        let (_, first, _) = of_it.find(|(.., stored)| stored.execution == last.execution)?;
+        Some(first.ended)
     }
 
     /// Requests without an answer so far.
@@ -312,7 +328,7 @@ impl Reply {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
-    /// G1 to G10, check or error; `tools/torture/README.md` says what each is.
+    /// G1 to G11, check or error; `tools/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
     /// The keys that it is about, as far as they are known.

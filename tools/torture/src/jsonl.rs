@@ -1,7 +1,7 @@
 //! The history of a run and its final tables, as files that another program can check.
 //!
-//! Promise: the files hold what the checks of this program judge for G1 to G6 and G10, and no
-//! verdict of theirs. `HISTORY.md` describes each line.
+//! Promise: the files hold what the checks of this program judge for G1 to G6, G10 and G11, and
+//! no verdict of theirs. `HISTORY.md` describes each line.
 
 use std::{
     collections::HashSet,
@@ -30,7 +30,7 @@ const VERSION: u32 = 1;
 const WHOLE: &str = "";
 
 /// The tables of a dump. Bodies of replies are digests, and events name their objects.
-const TABLES: [(&str, &str); 14] = [
+const TABLES: [(&str, &str); 15] = [
     (
         "accounts",
         "SELECT jsonb_build_object('id', id, 'name', name) FROM accounts",
@@ -42,6 +42,7 @@ const TABLES: [(&str, &str); 14] = [
            FROM idempotency_keys AS one",
     ),
     ("idempotency_leases", WHOLE),
+    ("idempotency_tombstones", WHOLE),
     (
         "events",
         "SELECT jsonb_build_object('id', id, 'account_id', account_id, 'type', type,
@@ -186,7 +187,8 @@ fn lines(world: &World, history: &History, faults: &Faults, seed: u64) -> Vec<Va
         .collect();
     let run = json!({
         "event": "run", "version": VERSION, "at": began, "profile": world.profile.name,
-        "seed": seed, "retention": world.profile.retention.as_secs(), "tag": TAG, "stock": stock,
+        "seed": seed, "retention": world.profile.retention.as_secs(),
+        "memory": world.profile.memory.unwrap_or_default().as_secs(), "tag": TAG, "stock": stock,
     });
     std::iter::once(run)
         .chain(lines.into_iter().map(|(_, line)| line))

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::Utc;
+use chrono::{TimeDelta, Utc};
 use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
@@ -23,6 +23,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use crate::{
     client::{Account, Client},
     history::{Attempt, History, Read, Request, SharedKey, Verdict, lock},
+    profile::Profile,
     requests::{Expected, Known, SLOW, VISA, Verb},
 };
 
@@ -35,6 +36,15 @@ const RECENT: usize = 24;
 
 /// Keys with an answer that are asked for again.
 const REMEMBERED_KEYS: usize = 5000;
+
+/// Of those, how many may be waited for until they expire, and how many a client asks for together.
+const EXPIRING_KEYS: usize = 400;
+const LATE_KEYS: usize = 8;
+
+/// How much earlier than its request has ended a key may expire, and how long a client waits for
+/// that at most.
+const EARLY: Duration = Duration::from_millis(50);
+const PATIENCE: TimeDelta = TimeDelta::seconds(1);
 
 /// Keys of each account that clients fight over at a time.
 const CONTENDED_KEYS: usize = 3;
@@ -64,6 +74,9 @@ pub(crate) struct Load {
     objects: Mutex<Objects>,
     /// Whether some clients never retry, so that a worker must go on for them.
     abandons: bool,
+    /// Where expired keys are remembered: how long after its request a key expires, and how long
+    /// until it is swept then.
+    late: Option<(Duration, Duration)>,
 }
 
 #[derive(Default)]
@@ -74,6 +87,8 @@ struct Objects {
     refunds: VecDeque<Known>,
     intents: intents::Intents,
     answered: VecDeque<SharedKey>,
+    /// Those of them that expire next, in about this order.
+    expiring: VecDeque<SharedKey>,
     /// By account.
     contended: HashMap<usize, Vec<SharedKey>>,
 }
@@ -84,7 +99,7 @@ impl Load {
         accounts: Vec<Account>,
         history: History,
         seed: u64,
-        abandons: bool,
+        profile: &Profile,
     ) -> Self {
         Self {
             client,
@@ -93,7 +108,10 @@ impl Load {
             seed,
             numbers: AtomicU64::new(0),
             objects: Mutex::default(),
-            abandons,
+            abandons: profile.has_processor,
+            late: profile
+                .memory
+                .map(|_| (profile.retention, profile.sweep_interval())),
         }
     }
 
@@ -117,6 +135,9 @@ impl Load {
 
     async fn work(&self, random: &mut ChaCha12Rng, stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
+            if self.late.is_some() && random.random_ratio(1, 6) {
+                self.ask_late(random).await;
+            }
             match random.random_range(0..100) {
                 0..10 => self.replay(random).await,
                 10..14 => self.look(random).await,
@@ -260,8 +281,65 @@ impl Load {
     fn remember(&self, keys: Vec<SharedKey>) {
         let mut objects = lock(&self.objects);
         for key in keys {
+            keep(&mut objects.expiring, Arc::clone(&key), EXPIRING_KEYS);
             keep(&mut objects.answered, key, REMEMBERED_KEYS);
         }
+    }
+
+    /// Keys that expire now, asked again while they are swept: some twice at once, and some to be
+    /// given up.
+    async fn ask_late(&self, random: &mut ChaCha12Rng) {
+        let Some((retention, swept_in)) = self.late else {
+            return;
+        };
+        let (mut keys, mut asking) = (Vec::new(), Vec::new());
+        while keys.len() < LATE_KEYS {
+            let Some((key, early)) = self.next_to_expire(retention) else {
+                break;
+            };
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            let late = random.random_range(Duration::ZERO..swept_in + 2 * EARLY);
+            let pause = (early.to_std().unwrap_or_default() + late).saturating_sub(EARLY);
+            keys.push(Arc::clone(&key));
+            asking.push(async move {
+                tokio::time::sleep(pause).await;
+                let variant = random.random_range(0..lock(&key).variants.len());
+                let mut other = ChaCha12Rng::seed_from_u64(random.random());
+                let again = self.drive(&key, variant, &mut random, false);
+                match other.random_range(0..8) {
+                    0 => self.give_key_up(&key, &mut other).await,
+                    1 => {
+                        tokio::join!(again, self.give_key_up(&key, &mut other));
+                    }
+                    2 | 3 => {
+                        tokio::join!(again, self.drive(&key, variant, &mut other, false));
+                    }
+                    _ => again.await,
+                }
+            });
+        }
+        join_all(asking).await;
+        self.remember(keys);
+    }
+
+    /// The key that expires next, if that is soon, and how soon. `Idempotency-Expires` has whole
+    /// seconds, so the end of the request tells better when it is.
+    fn next_to_expire(&self, retention: Duration) -> Option<(SharedKey, TimeDelta)> {
+        let mut objects = lock(&self.objects);
+        while let Some(key) = objects.expiring.pop_front() {
+            let ended = lock(&key).last_execution_ended();
+            let early = ended.map(|ended| ended + retention - Utc::now());
+            match early {
+                Some(early) if early > PATIENCE => {
+                    objects.expiring.push_front(key);
+                    return None;
+                }
+                Some(early) if early > TimeDelta::zero() => return Some((key, early)),
+                // Swept by now, or never answered.
+                Some(_) | None => {}
+            }
+        }
+        None
     }
 
     /// A new charge without `Prefer: wait`, of a card that answers at once.

@@ -75,8 +75,8 @@ struct Arguments {
     /// Drives data and faults. Random unless given; the report shows it.
     #[arg(long)]
     seed: Option<u64>,
-    /// transaction, processor, expiry, processor-expiry, shards or failover; all of them unless
-    /// given. failover-async only if it is given: it finds violations.
+    /// transaction, processor, expiry, processor-expiry, memory, shards or failover; all of them
+    /// unless given. failover-async only if it is given: it finds violations.
     #[arg(long)]
     profile: Vec<String>,
     /// The program under test.
@@ -175,7 +175,7 @@ async fn run(
         world.accounts.clone(),
         history.clone(),
         seed,
-        world.profile.has_processor,
+        &world.profile,
     ));
     let began = Instant::now();
     let (faults, found_after) = rage(arguments, &world, &load, random, interrupts).await;

@@ -29,7 +29,7 @@ mod shards;
 
 /// A deck of faults. The first deal has each kind once, in an order by chance. Later ones have each
 /// kind as often as it says here. A run that ends before the first deal lacks some kinds.
-const DECK: [(Kind, usize); 19] = [
+const DECK: [(Kind, usize); 20] = [
     (Kind::KillReplica, 3),
     (Kind::RollingRestart, 1),
     (Kind::StopReplica, 2),
@@ -43,6 +43,7 @@ const DECK: [(Kind, usize); 19] = [
     (Kind::LostCommits, 4),
     (Kind::LockRows, 2),
     (Kind::LockTable, 1),
+    (Kind::LockMemory, 2),
     (Kind::FullDisk, 1),
     (Kind::NoConnections, 1),
     (Kind::ProcessorNetwork, 3),
@@ -66,6 +67,7 @@ enum Kind {
     LostCommits,
     LockRows,
     LockTable,
+    LockMemory,
     FullDisk,
     NoConnections,
     ProcessorNetwork,
@@ -85,10 +87,11 @@ pub(crate) struct FaultMade {
 pub(crate) type Faults = Vec<FaultMade>;
 
 /// Faults of networks and sessions, which may meet any other fault.
-const OVERLAPPING: [(Kind, usize); 6] = [
+const OVERLAPPING: [(Kind, usize); 7] = [
     (Kind::ClientNetwork, 2),
     (Kind::DatabaseNetwork, 2),
     (Kind::LostCommits, 4),
+    (Kind::LockMemory, 4),
     (Kind::EndSessions, 1),
     (Kind::ProcessorNetwork, 1),
     (Kind::Partition, 3),
@@ -213,6 +216,11 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         Kind::LockTable => {
             lock(cluster, &TABLES, random).await?;
             Some("locked table".to_owned())
+        }
+        Kind::LockMemory => {
+            world.profile.memory?;
+            lock(cluster, &[MEMORY], random).await?;
+            Some("locked memory of keys".to_owned())
         }
         Kind::FullDisk => {
             let ballast = cluster.fill_disk().await.ok()?;
@@ -341,6 +349,13 @@ const TABLES: [&str; 5] = [
     "LOCK TABLE orders IN SHARE MODE",
     "LOCK TABLE payment_intents IN ACCESS EXCLUSIVE MODE",
 ];
+
+/// Another sweep's memory of keys that live, of which nothing comes. The next sweep waits for it
+/// with their records deleted, and requests with these keys wait for the sweep.
+const MEMORY: &str = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+                      SELECT DISTINCT idempotency_tombstone_id(account_id, key), 0, now()
+                        FROM idempotency_keys
+                      ON CONFLICT (id) DO UPDATE SET request = excluded.request";
 
 async fn lock(cluster: &Cluster, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
     let mut session = session(cluster).await?;

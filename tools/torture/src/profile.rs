@@ -15,6 +15,8 @@ pub(crate) struct Profile {
     pub(crate) has_processor: bool,
     /// `IDEMPOTENCY_TTL`
     pub(crate) retention: Duration,
+    /// `KEY_MEMORY`: for longer than a run, if there is one.
+    pub(crate) memory: Option<Duration>,
     /// How far the last replica's clock is ahead, by `faketime`.
     pub(crate) clock_offset: Option<Duration>,
     pub(crate) standby: Option<Standby>,
@@ -23,7 +25,7 @@ pub(crate) struct Profile {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
-    pub(crate) fn all() -> [Self; 7] {
+    pub(crate) fn all() -> [Self; 8] {
         let expiry = Duration::from_secs(5);
         [
             Self::named("transaction"),
@@ -42,6 +44,11 @@ impl Profile {
                 has_processor: true,
                 retention: expiry,
                 ..Self::named("processor-expiry")
+            },
+            Self {
+                retention: Duration::from_secs(3),
+                memory: Some(365 * DAY),
+                ..Self::named("memory")
             },
             Self {
                 shards: &["b"],
@@ -68,6 +75,7 @@ impl Profile {
             shards: &[],
             has_processor: false,
             retention: DAY,
+            memory: None,
             clock_offset: None,
             standby: None,
         }
@@ -75,5 +83,20 @@ impl Profile {
 
     pub(crate) fn expires(&self) -> bool {
         self.retention < DAY
+    }
+
+    /// Whether a key is new again once it has expired.
+    pub(crate) fn forgets(&self) -> bool {
+        self.expires() && self.memory.is_none()
+    }
+
+    /// How long one key has one effect.
+    pub(crate) fn window(&self) -> Duration {
+        self.retention + self.memory.unwrap_or_default()
+    }
+
+    /// `EXPIRY_SWEEP_INTERVAL`. Where keys are remembered, many sweeps are to meet requests.
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        Duration::from_millis(if self.memory.is_some() { 200 } else { 1000 })
     }
 }

@@ -271,6 +271,7 @@ async fn start_replica(
     let (address, metrics) = (lasting_address()?, lasting_address()?);
     let url = url_at(database.address);
     let retention = format!("{}s", profile.retention.as_secs());
+    let sweep_interval = format!("{}ms", profile.sweep_interval().as_millis());
     let pool = POOL_CONNECTIONS.to_string();
     let mut settings = variables(&[
         ("BIND_ADDRESS", &address.to_string()),
@@ -290,7 +291,7 @@ async fn start_replica(
         ),
         ("IDEMPOTENCY_TTL", &retention),
         ("ALLOW_SHORT_TTL", "true"),
-        ("EXPIRY_SWEEP_INTERVAL", "1s"),
+        ("EXPIRY_SWEEP_INTERVAL", &sweep_interval),
         // A short ladder, so that a lease is over soon. The slow card takes 2 seconds.
         ("STATEMENT_TIMEOUT", "2500ms"),
         ("DATABASE_DEADLINE", "3s"),
@@ -308,6 +309,12 @@ async fn start_replica(
         ("RUST_LOG", "warn"),
     ]);
     settings.extend(shards::behind(shards, &networks));
+    if let Some(memory) = profile.memory {
+        settings.extend(variables(&[(
+            "KEY_MEMORY",
+            &format!("{}s", memory.as_secs()),
+        )]));
+    }
     if let Some((proxy, address)) = &processor {
         // All replicas ask one processor, each through a network of its own.
         settings.extend(variables(&[

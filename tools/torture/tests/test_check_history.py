@@ -13,7 +13,7 @@ import unittest
 # No file of bytecode beside the sources.
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from check_history import Run, public_id  # noqa: E402
+from check_history import Run, public_id, tombstone_id  # noqa: E402
 
 ALICE, BOB = "0198a1f2-7c1e-7d1a-9f0e-000000000001", "0198a1f2-7c1e-7d1a-9f0e-000000000002"
 CHARGE = "0198a1f2-7c1e-7d1a-9f0e-000000000003"
@@ -148,6 +148,45 @@ class WrongHistories(unittest.TestCase):
         self.give_up("abandoned", 409)
         self.dump[4] = ("idempotency_keys", RECORD | {"request_id": "req_2", "status": 409, "body_digest": "b3"})
         self.assert_breaks("G2", "G10")
+
+    def ask_late(self, resource=ID):
+        """The key has expired and is swept, and is asked again. Its record and its memory name this."""
+        self.history[0] |= {"retention": 3, "memory": 31536000}
+        self.history[3]["expires"] = "2026-11-26T12:00:03Z"
+        self.history.append(self.history[2] | {"at": "2026-11-26T12:00:09Z", "attempt": 2})
+        self.history.append(STORED | {
+            "attempt": 2, "status": 409, "execution": "req_2", "digest": "d2", "body_digest": "b2",
+            "expires": "2026-11-26T12:00:12Z",
+            "body": {"error": {"code": "idempotency_key_expired", "resource": resource}}})
+        self.dump[4] = ("idempotency_tombstones", {"id": tombstone_id(ALICE, "k1"), "resource_id": ID})
+
+    def test_a_key_that_is_remembered(self):
+        self.ask_late()
+        self.assert_breaks()
+        del self.dump[4]
+        self.assert_breaks("G11")
+
+    def test_a_second_effect_of_a_key_that_is_remembered(self):
+        """As bugs/36-memory-asked-before-the-claim makes it."""
+        self.ask_late()
+        del self.history[-2:]
+        again = EVENT | {"id": "e2", "request_id": "req_2", "created_at": "2026-11-26T12:00:09+00:00"}
+        self.dump.append(("events", again))
+        self.assert_breaks("G1", "G11")
+
+    def test_a_refusal_that_names_another_object(self):
+        self.ask_late("ch_another")
+        self.assert_breaks("G11")
+
+    def test_a_refusal_before_the_key_can_have_expired(self):
+        self.ask_late()
+        self.history[-1]["expires"] = "2026-11-26T12:00:04Z"
+        self.assert_breaks("G1", "G11")
+
+    def test_a_refusal_where_nothing_is_remembered(self):
+        self.ask_late()
+        self.history[0]["memory"] = 0
+        self.assert_breaks("G11")
 
     def test_a_refund_that_its_charge_does_not_know(self):
         refund = {"account_id": ALICE, "id": CHARGE, "charge_id": CHARGE, "amount": 5, "status": "succeeded",

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool, Row};
 use uuid::Uuid;
 
-use super::{given_up, intents, objects, records, rows, windows_that_overlap};
+use super::{given_up, intents, objects, records, remembered, rows, windows_that_overlap};
 use crate::{
     client::Account,
     history::{History, KeyHistory, Verdict, lock},
@@ -272,7 +272,7 @@ pub(crate) async fn at_any_moment(
          SELECT concat_ws(' ', idempotency_key, first, before, request_id, at), idempotency_key
            FROM pair WHERE at < before + $1",
     );
-    let overlapping = overlapping.bind(profile.retention.saturating_sub(BEGUN_BEFORE));
+    let overlapping = overlapping.bind(profile.window().saturating_sub(BEGUN_BEFORE));
     for row in overlapping.fetch_all(&mut *snapshot).await? {
         let what = format!("two executions in one window: {}", row.get::<String, _>(0));
         history.violate_about("G1", what, row.get(1));
@@ -352,7 +352,7 @@ pub(crate) async fn at_the_end(
             found.extend(windows_that_overlap(&key, retention));
             for (request, _, stored) in key.answers() {
                 // A repetition that changes nothing leaves no event.
-                let is_repetition = request.is_repeatable && profile.expires();
+                let is_repetition = request.is_repeatable && profile.forgets();
                 let has_event = stored.status < 300 || stored.status == 402;
                 let has_event = has_event && request.verb.leaves_an_event() && !is_repetition;
                 let execution = (*account, key.key.clone(), stored.execution.clone());
@@ -379,6 +379,7 @@ pub(crate) async fn at_the_end(
         intents::are_as_told(&mut session, history).await?;
         intents::no_detached_method_pays(&mut session, history, None).await?;
         given_up::keys_are_as_told(&mut session, history, accounts, profile).await?;
+        remembered::keys_are_as_told(&mut session, history, accounts, profile).await?;
         if !profile.expires() {
             let now = Utc::now();
             records::are_what_was_answered(&mut session, history, accounts, None, now).await?;

@@ -81,7 +81,8 @@ pub(super) async fn keys_are_as_told(
     accounts: &[Uuid],
     profile: &Profile,
 ) -> Result<(), sqlx::Error> {
-    let retention = TimeDelta::from_std(profile.retention).unwrap_or(TimeDelta::MAX);
+    let lasts = |long| TimeDelta::from_std(long).unwrap_or(TimeDelta::MAX);
+    let (retention, window) = (lasts(profile.retention), lasts(profile.window()));
     let all = all_told(history);
     let names: Vec<&str> = all.iter().map(|told| &*told.key).collect();
     let effects = effects(session, &names).await?;
@@ -101,7 +102,7 @@ pub(super) async fn keys_are_as_told(
             }
         }
         for (execution, at) in effects.get(&id).into_iter().flatten() {
-            let is_of_window = (*at - told.created).abs() < retention - ROUNDING;
+            let is_of_window = (*at - told.created).abs() < window - ROUNDING;
             if told.is_abandoned && is_of_window {
                 broken.push(format!("{}, and {execution} had an effect", told.what()));
             }

@@ -9,6 +9,7 @@ mod outages;
 pub(crate) mod processor;
 mod records;
 pub(crate) mod recovery;
+mod remembered;
 mod rows;
 
 use chrono::TimeDelta;
@@ -92,7 +93,7 @@ fn outdated(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Option<
 fn unexpected(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Option<Broken> {
     let request = history.variants.get(attempt.variant)?;
     let (rule, status, why) = match request.expected {
-        _ if stored.is_of_a_given_up_key() => return None,
+        _ if stored.is_of_a_given_up_key() || stored.is_of_an_expired_key() => return None,
         Expected::Any => return None,
         Expected::Refused => ("G3", 400, "can't be understood"),
         Expected::Missing => ("G6", 404, "is about another account's object"),
