@@ -178,8 +178,10 @@ impl Move {
             .await?;
         let mut tx = self.target.session.begin().await?;
         drop_subscription(&mut tx, &self.name).await?;
-        let rows = tables::counts(&mut tx, self.account).await?;
-        let expected = tables::counts(&mut self.source.session, self.account).await?;
+        let (rows, expected) = tokio::try_join!(
+            tables::counts(&mut tx, self.account),
+            tables::counts(&mut self.source.session, self.account),
+        )?;
         for ((table, rows), (_, expected)) in rows.iter().zip(&expected) {
             if rows != expected && !tables::is_log(table) {
                 return refused(format!(

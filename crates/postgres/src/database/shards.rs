@@ -2,7 +2,7 @@
 //!
 //! Promise: a shard is known by its name, which its database keeps. A database that is another
 //! shard's, or a copy of one, is refused at the start, and PostgreSQL refuses to claim a key for an
-//! account that lives elsewhere (`migrations/0001_shard.sql`).
+//! account that lives elsewhere, or moves just now (`migrations/shard`).
 
 use std::{
     collections::HashMap,
