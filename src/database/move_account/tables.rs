@@ -215,23 +215,26 @@ pub(super) async fn differing(
         .iter()
         .filter(|(part, sum)| theirs.get(part) != Some(sum));
     let unequal: Vec<i32> = unequal.map(|(part, _)| *part).collect();
-    let switch = "SELECT age(switched_by::xid) FROM moving WHERE account_id = $1";
+    let switch = "SELECT switched_by::xid::text FROM moving WHERE account_id = $1";
     let switch = sqlx::query_scalar(switch).bind(account);
-    let switch: i32 = switch.fetch_one(&mut *target).await?;
-    let rows = format!("SELECT id, hash, age FROM ({query}) AS rows WHERE part = ANY ($1)");
+    let switch: String = switch.fetch_one(&mut *target).await?;
+    // Ages grow with each transaction, so both are of one statement.
+    let rows = format!(
+        "SELECT id, hash, age > age('{switch}'::xid) FROM ({query}) AS rows WHERE part = ANY ($1)"
+    );
     let mut differing = 0;
     for parts in unequal.chunks(PARTS_AT_ONCE) {
         let theirs =
-            sqlx::query_as::<_, (String, i64, i32)>(AssertSqlSafe(rows.clone())).bind(parts);
+            sqlx::query_as::<_, (String, i64, bool)>(AssertSqlSafe(rows.clone())).bind(parts);
         let mut theirs = theirs.fetch(&mut *target);
         let mut untouched = HashMap::new();
-        while let Some((id, hash, age)) = theirs.try_next().await? {
-            if age > switch {
+        while let Some((id, hash, is_older)) = theirs.try_next().await? {
+            if is_older {
                 untouched.insert(id, hash);
             }
         }
         drop(theirs);
-        let ours = sqlx::query_as::<_, (String, i64, i32)>(AssertSqlSafe(rows.clone())).bind(parts);
+        let ours = sqlx::query_as::<_, (String, i64, bool)>(AssertSqlSafe(rows.clone())).bind(parts);
         let mut ours = ours.fetch(&mut *source);
         while let Some((id, hash, _)) = ours.try_next().await? {
             differing += usize::from(untouched.get(&id).is_some_and(|theirs| *theirs != hash));
