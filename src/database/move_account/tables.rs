@@ -234,7 +234,8 @@ pub(super) async fn differing(
             }
         }
         drop(theirs);
-        let ours = sqlx::query_as::<_, (String, i64, bool)>(AssertSqlSafe(rows.clone())).bind(parts);
+        let ours =
+            sqlx::query_as::<_, (String, i64, bool)>(AssertSqlSafe(rows.clone())).bind(parts);
         let mut ours = ours.fetch(&mut *source);
         while let Some((id, hash, _)) = ours.try_next().await? {
             differing += usize::from(untouched.get(&id).is_some_and(|theirs| *theirs != hash));

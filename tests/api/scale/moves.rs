@@ -520,7 +520,11 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
         .comes_to("SELECT count(*) FROM idempotency_keys", 0)
         .await;
     let again = shop.charge("key-1").await;
-    assert!(again.status == 201 && !again.is_replay(), "{}", again.json());
+    assert!(
+        again.status == 201 && !again.is_replay(),
+        "{}",
+        again.json()
+    );
     assert_ne!(again.id(), first.id());
     server.stop().await;
 }
