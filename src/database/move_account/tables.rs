@@ -88,7 +88,7 @@ pub(super) async fn filter(
     })
 }
 
-/// The columns of all these tables, as text that is the same for the same tables.
+/// The columns of all these tables, as text, to compare those of two databases.
 pub(super) async fn columns(connection: &mut PgConnection) -> Result<Vec<String>, MoveError> {
     let columns = sqlx::query_scalar(
         "SELECT concat_ws(' ', table_schema, table_name, column_name, udt_name, is_nullable)

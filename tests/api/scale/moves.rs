@@ -150,7 +150,7 @@ async fn live(shop: &Client, receiver: &Receiver) -> String {
         "payment_method": "pm_card_visa", "payment_method_types": ["card"],
     });
     let intent = shop.post_new("/payment_intents", &intent).await;
-    assert_eq!(intent.status, 200, "{}", intent.json());
+    assert_eq!(intent.status, 201, "{}", intent.json());
     holder_page(shop).await
 }
 

@@ -173,20 +173,25 @@ async fn the_database_refuses_a_key_of_an_account_that_lives_elsewhere() {
     two.key_of_other("shop").await;
     let moved = "ALTER TABLE api_keys DROP CONSTRAINT an_api_key_belongs_to_an_account;
                  UPDATE accounts SET id = gen_random_uuid()";
-    let believed = two.server(&[]).await;
+    // A refusal makes a server look again, so each request has one of its own.
+    let (believed, other) = (two.server(&[]).await, two.server(&[]).await);
     let key = two.key_of_other("shop").await;
     let shop = believed.client.with_api_key(&key);
-    assert_eq!(shop.charge("before").await.status, 201);
+    let elsewhere = other.client.with_api_key(&key);
+    for shop in [&shop, &elsewhere] {
+        assert_eq!(shop.charge("before").await.status, 201);
+    }
     two.other.execute(moved).await;
     let level = json!({"on_hand": 3});
     for answer in [
         shop.charge("after").await,
-        shop.put("/inventory/mug", "after-2", &level).await,
+        elsewhere.put("/inventory/mug", "after-2", &level).await,
     ] {
         assert_eq!(answer.status, 503, "{}", answer.json());
     }
     let stored = (two.other.charges().await, two.other.records().await);
     assert_eq!(stored, (1, 1));
+    other.stop().await;
     believed.stop().await;
 }
 
