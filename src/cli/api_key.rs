@@ -233,16 +233,22 @@ pub(super) async fn find_account<'s>(
     name: &str,
 ) -> Result<Option<(&'s Shard, AccountId)>, BoxError> {
     let id = AccountId::parse(name);
+    let several = shards.len() > 1;
     for shard in shards.iter() {
         let wanted = name.to_owned();
         let find = shard.database.read(move |connection| {
             Box::pin(async move {
-                let named = api_keys::find_account_by_name(connection, &wanted).await?;
-                let Some(id) = id.filter(|_| named.is_none()) else {
-                    return Ok(named);
+                let mut found = api_keys::find_account_by_name(connection, &wanted).await?;
+                if let (None, Some(id)) = (found, id) {
+                    let named = api_keys::names_of_accounts(connection, &[id.0]).await?;
+                    found = named.into_keys().next();
+                }
+                // Of two homes, the new one is meant.
+                let Some(id) = found.filter(|_| several) else {
+                    return Ok(found);
                 };
-                let found = api_keys::names_of_accounts(connection, &[id.0]).await?;
-                Ok(found.into_keys().next())
+                let moving = api_keys::find_moving(connection, &[id]).await?;
+                Ok(found.filter(|_| moving.get(&id) != Some(&api_keys::Stay::Leaving)))
             })
         });
         if let Some(found) = find.await? {

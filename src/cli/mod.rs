@@ -4,6 +4,7 @@
 //! Promise: what a command prints for programs goes to standard output, and what it says to people
 //! goes to standard error. A command that needs a server's database never makes one.
 
+mod account;
 pub mod api_key;
 mod aside;
 mod audit;
@@ -69,6 +70,9 @@ pub enum Command {
     /// Shows what is known of an idempotency key, and lists those in flight.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Moves accounts between databases.
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     ApiKey(api_key::ApiKeyCommand),
@@ -133,6 +137,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Keys(command) => keys::run(command),
+        Command::Account(command) => account::run(&command),
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
         Command::Openapi => print_document(&openapi::document().to_pretty_json()?),

@@ -2,6 +2,7 @@
 //! `charge_once_postgres::database` connects to it.
 
 pub mod embedded;
+pub mod move_account;
 
 use std::{sync::LazyLock, time::Duration};
 

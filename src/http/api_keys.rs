@@ -9,14 +9,14 @@ use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc, time::D
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use charge_once_postgres::api_keys::{
-    self as api_keys, KeyHash, RateLimit, Refusal, Strangers, names_of_accounts,
+    self as api_keys, KeyHash, RateLimit, Refusal, Stay, Strangers, find_moving, names_of_accounts,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
 
 use super::error::HttpError;
 use crate::{
-    database::Database,
+    database::{Database, PgConnection, Reading},
     domain::{
         account::Account,
         api_key::{API_KEY, is_of_test_mode, is_publishable},
@@ -49,14 +49,16 @@ impl ApiKeys {
         stand_in: Option<Arc<str>>,
     ) -> Self {
         let limits_failures = rate_limit.is_some();
-        let accounts = databases.iter().cloned().map(Accounts).collect();
+        let several = databases.len() > 1;
+        let accounts = databases.iter().cloned();
+        let accounts = accounts
+            .map(|database| Accounts { database, several })
+            .collect();
         let pages = databases.iter().cloned().map(|database| {
             move |asked| {
                 let database = database.clone();
                 async move {
-                    let found = database.read(move |connection| {
-                        Box::pin(async move { holder_pages::find_all(connection, asked).await })
-                    });
+                    let found = database.read(move |tx| find_pages(tx, asked, several));
                     Ok(found.await?)
                 }
             }
@@ -86,6 +88,13 @@ impl ApiKeys {
         let found = self.keys.find_of(authorization(headers), client, until);
         let found = found.await.map_err(|refusal| refused(refusal, ""))?;
         Ok(found.map(|account| account.database))
+    }
+
+    /// Looks for the account of a request anew: it may have moved.
+    pub fn forget_home(&self, headers: &HeaderMap) {
+        self.keys.forget(authorization(headers));
+        let stand_in = self.stand_in.iter();
+        stand_in.for_each(|key| self.keys.forget([&*format!("Bearer {key}")]));
     }
 
     /// The database in which an account lives. `None`: there is no such account.
@@ -214,9 +223,33 @@ fn authorization(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.map(|value| value.to_str().unwrap_or_default())
 }
 
+/// The pages of accounts that live here. While an account moves, both homes have its intents.
+fn find_pages(
+    connection: &mut PgConnection,
+    asked: Vec<AskedPage>,
+    several: bool,
+) -> Reading<'_, HashMap<AskedPage, ()>> {
+    Box::pin(async move {
+        let mut found = holder_pages::find_all(connection, asked).await?;
+        if several && !found.is_empty() {
+            let accounts: Vec<_> = found.keys().map(|page| page.account.0).collect();
+            let living = names_of_accounts(connection, &accounts).await?;
+            let moving = find_moving(connection, &accounts).await?;
+            found.retain(|AskedPage { account, .. }, ()| {
+                living.contains_key(&account.0) && moving.get(&account.0) != Some(&Stay::Leaving)
+            });
+        }
+        Ok(found)
+    })
+}
+
 /// Where keys are looked up.
 #[derive(Clone)]
-struct Accounts(Database);
+struct Accounts {
+    database: Database,
+    /// Whether there are others, to which an account may move.
+    several: bool,
+}
 
 impl api_keys::KeyDatabase for Accounts {
     type Error = Failure;
@@ -226,12 +259,20 @@ impl api_keys::KeyDatabase for Accounts {
         hashes: Vec<KeyHash>,
         known: Option<api_keys::Account>,
     ) -> Result<HashMap<KeyHash, api_keys::Account>, Failure> {
-        let database = match known {
-            Some(account) => self.0.of(account.id),
-            None => self.0.clone(),
-        };
+        let Self { database, several } = self.clone();
+        let database = known.map_or(database.clone(), |account| database.of(account.id));
         let found = database.read(move |connection| {
-            Box::pin(async move { api_keys::find_accounts(connection, &hashes).await })
+            Box::pin(async move {
+                let mut found = api_keys::find_accounts(connection, &hashes).await?;
+                if several && !found.is_empty() {
+                    let accounts: Vec<_> = found.values().map(|account| account.id).collect();
+                    let moving = find_moving(connection, &accounts).await?;
+                    for account in found.values_mut() {
+                        account.stay = moving.get(&account.id).copied().unwrap_or_default();
+                    }
+                }
+                Ok(found)
+            })
         });
         Ok(found.await?)
     }

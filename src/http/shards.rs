@@ -9,6 +9,7 @@ use actix_web::{
     Error, HttpMessage, HttpRequest,
     body::MessageBody,
     dev::{Extensions, ServiceRequest, ServiceResponse},
+    http::StatusCode,
     middleware::Next,
     web::Data,
 };
@@ -60,6 +61,13 @@ pub async fn at_home<B: MessageBody + 'static>(
                 entry.moves_to(log);
             }
             request.add_data_container(Rc::clone(data));
+            let app = Data::clone(app);
+            let response = next.call(request).await?;
+            // The account's database may have said that it moves, so it is looked for anew.
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                app.api_keys.forget_home(response.request().headers());
+            }
+            return Ok(response);
         }
     }
     next.call(request).await

@@ -4,6 +4,7 @@
 mod accounts;
 mod clocks;
 mod locks;
+mod moves;
 mod neighbors;
 mod plans;
 mod retention;

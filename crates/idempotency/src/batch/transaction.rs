@@ -305,8 +305,9 @@ fn is_of_its_members(unprepared: &Unprepared) -> bool {
         Unprepared::SeenChangesLost | Unprepared::LeaseEnded => true,
         // A row is not as it was read, or is not written for another reason.
         Unprepared::Database(sqlx::Error::RowNotFound) => true,
+        // Or an account moves to another database.
         Unprepared::Database(error) => sqlstate(error).is_some_and(|code| {
-            code == "55P03" || code.starts_with("23") || code.starts_with("40")
+            matches!(&*code, "55P03" | "57C01") || code.starts_with("23") || code.starts_with("40")
         }),
     }
 }

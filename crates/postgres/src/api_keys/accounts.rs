@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::api_keys::Stay;
+
 /// Makes sure that there is an account with this name, and returns its id. Locks nothing that
 /// exists: what is in flight may hold the account's row.
 pub async fn ensure_account(
@@ -131,4 +133,23 @@ pub async fn close_account(
     );
     query.execute(connection).await?;
     Ok(())
+}
+
+/// Those of these accounts that are on the move from this database, which is one of several. Takes
+/// no lock.
+pub async fn find_moving(
+    connection: &mut PgConnection,
+    accounts: &[Uuid],
+) -> Result<HashMap<Uuid, Stay>, sqlx::Error> {
+    // The table is only where there are several databases.
+    let query = sqlx::query_as(
+        "SELECT account_id, state = 'leaving' FROM moving
+          WHERE account_id = ANY ($1) AND state IN ('draining', 'frozen', 'leaving')",
+    );
+    let found: Vec<(Uuid, bool)> = query.bind(accounts).fetch_all(connection).await?;
+    let stay = |is_leaving| match is_leaving {
+        true => Stay::Leaving,
+        false => Stay::Moving,
+    };
+    Ok(found.into_iter().map(|(id, is)| (id, stay(is))).collect())
 }

@@ -22,6 +22,20 @@ pub struct Account {
     /// Which database has it, of those that [`ApiKeys`](crate::api_keys::ApiKeys) looks in: 0 is
     /// the first.
     pub database: usize,
+    /// Whether it stays there.
+    pub stay: Stay,
+}
+
+/// Whether an account stays in its database, of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stay {
+    /// It does.
+    #[default]
+    Settled,
+    /// It may be somewhere else at any moment, so the database is asked for each request.
+    Moving,
+    /// It may be somewhere else already.
+    Leaving,
 }
 
 /// An API key as it is listed: its text is a line for people, and its JSON is for programs.
@@ -84,6 +98,7 @@ pub async fn find_accounts(
             id: row.id,
             is_test: row.is_test,
             database: 0,
+            stay: Stay::Settled,
         };
         (row.hash, account)
     });

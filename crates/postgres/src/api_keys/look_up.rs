@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use crate::api_keys::{Account, KeyHash, KeyShape, Strangers, find_accounts, hash};
+use crate::api_keys::{Account, KeyHash, KeyShape, Stay, Strangers, find_accounts, hash};
 
 /// How long a key that was found is believed without asking again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
@@ -162,6 +162,15 @@ impl<D: KeyDatabase> ApiKeys<D> {
         self.homes.get(&account)
     }
 
+    /// Looks the key of a request up anew: its account may have moved.
+    pub fn forget<'a>(&self, authorization: impl IntoIterator<Item = &'a str>) {
+        if let Ok(key) = only_key::<D::Error>(authorization)
+            && let Some(account) = self.remembered.remove(&hash(&key))
+        {
+            self.homes.invalidate(&account.id);
+        }
+    }
+
     async fn find(
         &self,
         key: &str,
@@ -195,15 +204,37 @@ impl<D: KeyDatabase> ApiKeys<D> {
             let asked = self.unknown.find(hash, client, until).await?;
             found = asked.map(|(database, found)| Account { database, ..found });
         }
+        if let Some(account) = found.filter(|found| found.stay == Stay::Leaving) {
+            let elsewhere = timeout_at(until, self.find_elsewhere(hash, account)).await;
+            found = Some(elsewhere.ok().flatten().ok_or(Refusal::TooSlow)?);
+        }
         if let Some(account) = found {
-            self.remembered.insert(hash, account);
-            self.homes.insert(account.id, account.database);
+            if account.stay == Stay::Settled {
+                self.remembered.insert(hash, account);
+                self.homes.insert(account.id, account.database);
+            }
             self.known.insert(hash, account);
         } else {
             self.known.invalidate(&hash);
             self.refused.insert(hash, ());
         }
         Ok(found)
+    }
+
+    /// Where an account is that may have left its database, once another one has it.
+    async fn find_elsewhere(&self, hash: KeyHash, left: Account) -> Option<Account> {
+        let databases = self.databases.iter().enumerate();
+        for (number, database) in databases.filter(|(number, _)| *number != left.database) {
+            if let Ok(found) = database.find(vec![hash], Some(left)).await
+                && let Some(found) = found.get(&hash).filter(|it| it.stay != Stay::Leaving)
+            {
+                return Some(Account {
+                    database: number,
+                    ..*found
+                });
+            }
+        }
+        None
     }
 }
 
@@ -266,6 +297,7 @@ mod tests {
         id: Uuid::from_u128(7),
         is_test: false,
         database: 0,
+        stay: Stay::Settled,
     };
 
     /// Knows one key or none, and how many each statement asked for.

@@ -67,11 +67,11 @@ use sqlx::{
 
 pub use accounts::{
     close_account, count_accounts, count_test_accounts, ensure_account, find_account_by_name,
-    insert_test_account, list_accounts, lock_account, names_of_accounts,
+    find_moving, insert_test_account, list_accounts, lock_account, names_of_accounts,
 };
 pub use keys::{
-    Account, ListedKey, create_key, find_account, find_accounts, insert_key, list_keys, revoke_key,
-    take_up_dev_key,
+    Account, ListedKey, Stay, create_key, find_account, find_accounts, insert_key, list_keys,
+    revoke_key, take_up_dev_key,
 };
 pub use look_up::{ApiKeys, KeyDatabase, REMEMBERED_FOR, Refusal, key_of};
 pub use rate_limit::RateLimit;

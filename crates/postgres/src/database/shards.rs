@@ -2,7 +2,7 @@
 //!
 //! Promise: a shard is known by its name, which its database keeps. A database that is another
 //! shard's, or a copy of one, is refused at the start, and PostgreSQL refuses to claim a key for an
-//! account that lives elsewhere (`migrations/0001_shard.sql`).
+//! account that lives elsewhere, or moves just now (`migrations/shard`).
 
 use std::{
     collections::HashMap,
@@ -362,7 +362,11 @@ impl Database {
     /// The accounts that live here and are open.
     async fn open_accounts(&self) -> Result<Vec<Uuid>, StartError> {
         self.ask_aside(|connection| {
-            let accounts = sqlx::query_scalar("SELECT id FROM accounts WHERE closed_at IS NULL");
+            // The old home of an account that moved has it for a while longer.
+            let accounts = sqlx::query_scalar(
+                "SELECT id FROM accounts WHERE closed_at IS NULL AND id NOT IN (
+                     SELECT account_id FROM moving WHERE state = 'leaving')",
+            );
             Box::pin(accounts.fetch_all(connection))
         })
         .await

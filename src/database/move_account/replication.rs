@@ -1,0 +1,330 @@
+//! The publication and the slot at the old home, and the subscription at the new one.
+//!
+//! The slot is made before the subscription, so that two databases of one PostgreSQL work, too. The
+//! URL of the old home, with its password, goes to the new one as a parameter of a statement, with
+//! all that could write it down turned off. PostgreSQL keeps it where only superusers look.
+
+use std::time::{Duration, Instant};
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use url::Url;
+
+use super::{LOOK_PAUSE, Move, MoveError, Progress, Step, Tell, refused, tables};
+
+/// How far the new home may be behind when the account is closed for writes.
+const LAG_MAX_BYTES: i64 = 1 << 20;
+
+/// How long a database may take to notice that the other side has ended.
+const END_LIMIT: Duration = Duration::from_secs(30);
+
+/// How often progress is told.
+const TELL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Parts of a URL that libpq knows by another name. What it doesn't know has no effect on a copy.
+const RENAMED: [(&str, &str); 5] = [
+    ("ssl-mode", "sslmode"),
+    ("ssl-root-cert", "sslrootcert"),
+    ("ssl-ca", "sslrootcert"),
+    ("ssl-cert", "sslcert"),
+    ("ssl-key", "sslkey"),
+];
+
+/// Parts of a URL that libpq knows.
+const KNOWN: [&str; 10] = [
+    "dbname",
+    "host",
+    "hostaddr",
+    "password",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "user",
+];
+
+/// An error of PostgreSQL's tells the statement that it runs, so this one ends with another error.
+const SUBSCRIBE: &str = "
+    CREATE FUNCTION pg_temp.subscribe(name text, url text) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE format('CREATE SUBSCRIPTION %I CONNECTION %L PUBLICATION %I WITH (create_slot = false,
+                        slot_name = %L, disable_on_error = true)', name, url, name, name);
+    EXCEPTION WHEN OTHERS THEN
+        RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+    END
+    $$";
+
+/// What could write the URL down. Only a superuser may turn it off for his session.
+const SILENT: [(&str, &str); 6] = [
+    ("log_statement", "none"),
+    ("log_min_duration_statement", "-1"),
+    ("log_min_duration_sample", "-1"),
+    ("log_min_error_statement", "panic"),
+    ("log_parameter_max_length", "0"),
+    ("log_duration", "off"),
+];
+
+/// The URL as the new home's PostgreSQL takes it.
+fn for_libpq(url: &str) -> Result<String, MoveError> {
+    let Ok(mut parsed) = Url::parse(url) else {
+        return refused("the URL of the old home can't be read");
+    };
+    let pairs: Vec<(String, String)> = parsed
+        .query_pairs()
+        .filter_map(|(name, value)| {
+            let renamed = RENAMED.iter().find(|(other, _)| *other == name);
+            let name = renamed.map_or(&*name, |(_, name)| *name);
+            KNOWN
+                .contains(&name)
+                .then(|| (name.to_owned(), value.into_owned()))
+        })
+        .collect();
+    parsed.set_query(None);
+    let mut url = parsed.to_string();
+    for (number, (name, value)) in pairs.iter().enumerate() {
+        // libpq takes a plus sign as it is, and not as a space.
+        let value: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
+        let value = value.replace('+', "%20");
+        let mark = if number == 0 { '?' } else { '&' };
+        url.push_str(&format!("{mark}{name}={value}"));
+    }
+    Ok(url)
+}
+
+impl Move {
+    pub(super) async fn is_kept(&mut self) -> Result<bool, MoveError> {
+        let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
+        let slot = sqlx::query_scalar(slot).bind(&self.name);
+        Ok(slot.fetch_one(&mut self.source.session).await?)
+    }
+
+    /// Whether there is a subscription at the new home. Fails if it has stopped.
+    pub(super) async fn is_subscribed(&mut self) -> Result<bool, MoveError> {
+        let enabled = "SELECT subenabled FROM pg_subscription
+                        WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let enabled = sqlx::query_scalar(enabled).bind(&self.name);
+        match enabled.fetch_optional(&mut self.target.session).await? {
+            None => Ok(false),
+            Some(true) => Ok(true),
+            Some(false) => refused(format!(
+                "the copy stopped: the log of the shard {} says why. Run the command with --abort, and begin anew",
+                self.target.name
+            )),
+        }
+    }
+
+    /// Makes what is missing of publication, slot and subscription.
+    pub(super) async fn subscribe(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
+        self.publish().await?;
+        tell(Progress::Done(Step::Published))?;
+        let is_subscribed = self.is_subscribed().await?;
+        match (self.is_kept().await?, is_subscribed) {
+            (false, true) => {
+                return refused(
+                    "the old home keeps no log for the copy any more: run it with --abort, and begin anew",
+                );
+            }
+            (true, _) => {}
+            (false, false) => {
+                let slot = sqlx::query("SELECT pg_create_logical_replication_slot($1, 'pgoutput')");
+                slot.bind(&self.name)
+                    .execute(&mut self.source.session)
+                    .await?;
+            }
+        }
+        tell(Progress::Done(Step::Kept))?;
+        if !is_subscribed {
+            let url = for_libpq(&self.source.url)?;
+            let mut tx = self.target.session.begin().await?;
+            silence(&mut tx).await?;
+            sqlx::raw_sql(SUBSCRIBE).execute(&mut *tx).await?;
+            let subscribe = sqlx::query("SELECT pg_temp.subscribe($1, $2)").bind(&self.name);
+            subscribe.bind(url).execute(&mut *tx).await?;
+            sqlx::raw_sql("DROP FUNCTION pg_temp.subscribe")
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+        }
+        tell(Progress::Done(Step::Subscribed))
+    }
+
+    async fn publish(&mut self) -> Result<(), MoveError> {
+        let exists = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)";
+        let exists = sqlx::query_scalar(exists).bind(&self.name);
+        if exists.fetch_one(&mut self.source.session).await? {
+            return Ok(());
+        }
+        let mut tables = Vec::new();
+        for table in tables::PUBLISHED {
+            let filter = tables::filter(&mut self.source.session, table, self.account).await?;
+            tables.push(format!("{table} WHERE ({filter})"));
+        }
+        let publish = format!(
+            "CREATE PUBLICATION {} FOR TABLE {}",
+            self.name,
+            tables.join(", ")
+        );
+        self.source.run(&publish).await
+    }
+
+    /// Waits until each table is copied and the new home is close behind.
+    pub(super) async fn copy(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
+        let counts = tables::counts(&mut self.source.session, self.account).await?;
+        let all: i64 = counts.iter().map(|(_, rows)| rows).sum();
+        let began = Instant::now();
+        let mut told = Instant::now();
+        loop {
+            self.is_subscribed().await?;
+            let (open, copied) = self.copied(&counts).await?;
+            let lag = self.lag_bytes().await?;
+            if open == 0 && lag.is_some_and(|lag| lag <= LAG_MAX_BYTES) {
+                return Ok(());
+            }
+            if told.elapsed() >= TELL_PAUSE {
+                told = Instant::now();
+                let left = time_left(began.elapsed(), copied, all);
+                let lag = lag.map_or("unknown".to_owned(), |lag| format!("{} kB", lag / 1024));
+                tell(Progress::Waits(format!(
+                    "copied {copied} of {all} rows, {open} tables to go, {left}; the new home is behind by {lag}"
+                )))?;
+            }
+            tokio::time::sleep(LOOK_PAUSE * 5).await;
+        }
+    }
+
+    /// How many tables are not copied yet, and how many rows are.
+    async fn copied(&mut self, counts: &[(String, i64)]) -> Result<(usize, i64), MoveError> {
+        let states = sqlx::query_as::<_, (String, bool, bool, i64)>(
+            "SELECT relname::text, srsubstate = 'r', srsubstate IN ('r', 's', 'f'),
+                    coalesce((SELECT tuples_processed FROM pg_stat_progress_copy AS copy
+                               WHERE copy.relid = pg_class.oid AND copy.datname = current_database()
+                               LIMIT 1), 0)
+               FROM pg_subscription_rel
+               JOIN pg_subscription ON pg_subscription.oid = srsubid
+               JOIN pg_class ON pg_class.oid = srrelid
+              WHERE subname = $1",
+        );
+        let states = states
+            .bind(&self.name)
+            .fetch_all(&mut self.target.session)
+            .await?;
+        let copied = states.iter().map(|(table, _, is_copied, rows)| {
+            let all = counts.iter().find(|(name, _)| name == table);
+            if *is_copied {
+                all.map_or(0, |(_, rows)| *rows)
+            } else {
+                *rows
+            }
+        });
+        let copied = copied.sum();
+        let ready = states.iter().filter(|(_, is_ready, ..)| *is_ready).count();
+        Ok((tables::PUBLISHED.len() - ready, copied))
+    }
+
+    /// `None`: the new home is not connected.
+    pub(super) async fn lag_bytes(&mut self) -> Result<Option<i64>, MoveError> {
+        let lag = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint
+                     FROM pg_stat_replication WHERE application_name = $1";
+        let lag = sqlx::query_scalar::<_, Option<i64>>(lag).bind(&self.name);
+        let lag = lag.fetch_optional(&mut self.source.session).await?;
+        Ok(lag.flatten())
+    }
+
+    pub(super) async fn drop_subscription(&mut self) -> Result<(), MoveError> {
+        let exists = "SELECT EXISTS (SELECT FROM pg_subscription
+                        WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+        let exists = sqlx::query_scalar(exists).bind(&self.name);
+        if exists.fetch_one(&mut self.target.session).await? {
+            let mut tx = self.target.session.begin().await?;
+            drop_subscription(&mut tx, &self.name).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// The slot and the publication of the old home. The process that served the new home may need
+    /// a moment to notice its end.
+    pub(super) async fn drop_publication(&mut self) -> Result<(), MoveError> {
+        let until = Instant::now() + END_LIMIT;
+        while self.is_kept().await? {
+            let end = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
+            let end = sqlx::query(end)
+                .bind(&self.name)
+                .execute(&mut self.source.session);
+            if let Err(error) = end.await {
+                if Instant::now() > until {
+                    return Err(error.into());
+                }
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+        }
+        let publication = format!("DROP PUBLICATION IF EXISTS {}", self.name);
+        self.source.run(&publication).await
+    }
+}
+
+/// Ends the copy, at once if the transaction commits. Nothing is asked of the old home.
+pub(super) async fn drop_subscription(tx: &mut PgConnection, name: &str) -> Result<(), MoveError> {
+    let end = format!(
+        "ALTER SUBSCRIPTION {name} DISABLE; ALTER SUBSCRIPTION {name} SET (slot_name = NONE);
+         DROP SUBSCRIPTION {name}"
+    );
+    sqlx::raw_sql(AssertSqlSafe(end)).execute(tx).await?;
+    Ok(())
+}
+
+/// Has the server write nothing of the transaction's statements down.
+async fn silence(tx: &mut PgConnection) -> Result<(), MoveError> {
+    for (name, value) in SILENT {
+        let silent: bool = sqlx::query_scalar(
+            "SELECT CASE WHEN has_parameter_privilege(current_user, $1, 'SET')
+                         THEN set_config($1, $2, true) = $2 ELSE current_setting($1) = $2 END",
+        )
+        .bind(name)
+        .bind(value)
+        .fetch_one(&mut *tx)
+        .await?;
+        // What is written of a statement without its parameters has no URL.
+        if !silent && name == "log_statement" {
+            return refused(
+                "the new home's PostgreSQL logs statements, and would log the password of the old home: \
+                 GRANT SET ON PARAMETER log_statement to the role, or set log_statement = none",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn time_left(since: Duration, done: i64, all: i64) -> String {
+    let left = all.saturating_sub(done).max(0).unsigned_abs();
+    let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    match done.max(0).unsigned_abs() {
+        0 => "no time known yet".to_owned(),
+        done => format!(
+            "about {} s left",
+            (micros / done).saturating_mul(left) / 1_000_000
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libpq_gets_of_a_url_what_it_knows() {
+        for (url, expected) in [
+            ("postgres://u:p%40w@h:5433/b", "postgres://u:p%40w@h:5433/b"),
+            (
+                "postgres://u@localhost/b?host=%2Ftmp%2Fa+b&statement-cache-capacity=0&ssl-mode=verify-full",
+                "postgres://u@localhost/b?host=%2Ftmp%2Fa%20b&sslmode=verify-full",
+            ),
+            (
+                "postgres://h/b?options[search_path]=shop&schema=x",
+                "postgres://h/b",
+            ),
+        ] {
+            assert_eq!(for_libpq(url).ok().as_deref(), Some(expected), "{url}");
+        }
+    }
+}
