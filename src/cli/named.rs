@@ -1,4 +1,5 @@
-//! Accounts and persons, as all commands name them: what one command prints is found in what another prints.
+//! Accounts and persons, as all commands name them: what one command prints is found in what
+//! another prints.
 
 use std::collections::HashMap;
 

@@ -153,10 +153,10 @@ views! {
         seconds: u64 [example = 86_400] = retention.usual.as_secs();
     }
 
-    /// A request whose key has expired. It is executed like one with a new key, or else gets the error
-    /// `idempotency_key_expired`.
+    /// A request whose key has expired. It is executed like one with a new key, or else gets the
+    /// error `idempotency_key_expired`.
     struct ExpiredPolicyView as IdempotencyExpiredPolicy of(values: &Values) {
-        /// Whether a key that is a UUID of version 7 has expired by the time in it, and gets the error.
+        /// Whether a key that is a UUID of version 7 has expired by its time, and gets the error.
         by_time_in_key: bool = values.refuse_old_keys;
         /// For how long any other key gets the error; with 0, its request is executed.
         remembered: u64 = values.key_memory.unwrap_or_default().as_secs();
@@ -193,8 +193,8 @@ views! {
         /// What it means.
         meaning: &'static str = code.explanation();
         /// `same_key`: send the same request again later. `new_key`: a retry gets the same answer,
-        /// so what is wanted now needs a new key. `read_first`: so does this, after you have read what
-        /// was made. `corrected`: nothing was stored; correct the request.
+        /// so what is wanted now needs a new key. `read_first`: so does this, after you have read
+        /// what was made. `corrected`: nothing was stored; correct the request.
         retry: &'static str [example = "new_key"] = code.retry();
         /// Its status.
         status: u16 [example = 402] = code.status();

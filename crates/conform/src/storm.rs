@@ -208,7 +208,15 @@ fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> 
         }
     }
     let Some((winner, _)) = winner else {
-        return Err(Flaw::violated("no request has succeeded").costing("endless"));
+        let mut told = attempts
+            .iter()
+            .filter_map(|attempt| attempt.told.as_ref().ok());
+        // Each was refused as another request with its key, which did not succeed either.
+        let cost = match told.any(|answer| api.is_definite(answer)) {
+            true => "failed",
+            false => "endless",
+        };
+        return Err(Flaw::violated("no request has succeeded").costing(cost));
     };
     let of_winner = key.iter().zip(made).find(|(ask, _)| ask.number == winner);
     match of_winner {

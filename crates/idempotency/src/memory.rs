@@ -101,8 +101,8 @@ impl Recall for TombstoneRecall {
 }
 
 impl TombstoneRecall {
-    /// `first`, and then what is to be known of the keys. Its ids need no quoting. It is parsed each
-    /// time, which is cheap for a statement as simple as this, and cheaper than a round trip.
+    /// `first`, and then what is to be known of the keys. Its ids need no quoting. Each time it is
+    /// parsed, which is cheaper than a round trip for a statement as simple as this.
     fn look(&self, first: &str, claimed: &[Claimed<'_>]) -> String {
         let mut look = first.to_owned();
         // A step's key is not known outside of its request, which is refused itself.

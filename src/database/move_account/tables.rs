@@ -32,9 +32,9 @@ pub(super) const PUBLISHED: [&str; 19] = [
     "webhook_replies",
 ];
 
-/// Taken with the switch: what makes a database the account's home, and what workers look for. While
-/// one home has these, the other one's workers find nothing to do. In an order in which none refers
-/// to a later one.
+/// Taken with the switch: what makes a database the account's home, and what workers look for.
+/// While one home has these, the other one's workers find nothing to do. In an order in which none
+/// refers to a later one.
 pub(super) const HELD: [&str; 5] = [
     "accounts",
     "api_keys",
