@@ -277,7 +277,7 @@ async fn an_account_moves_while_eight_clients_charge_and_no_key_is_lost_or_execu
     );
     assert_eq!(two.other.charges().await, 0);
     assert_eq!(open(&page).await.status, 200);
-    assert_eq!(press(&page, "complete").await.status, 303);
+    assert_eq!(press(&page, "complete").await.status, 200);
     let pending = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'";
     two.first.comes_to(pending, 0).await;
     let deliveries = two
