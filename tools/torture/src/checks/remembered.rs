@@ -154,7 +154,8 @@ fn contradictions(
     }
     broken.extend(early);
     let is_known = found.has_record || found.tombstone.is_some();
-    if !is_known && !(key.answers().next().is_none() && found.effects.is_empty()) {
+    let is_answered = key.answers().next().is_some();
+    if !is_known && (is_answered || !found.effects.is_empty()) {
         broken.push("neither recorded nor remembered".to_owned());
     }
     broken
