@@ -45,11 +45,11 @@ impl Default for SweepPace {
 pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64, sqlx::Error> {
     let memory = pace.memory.map(PgInterval::try_from).transpose();
     let memory = memory.map_err(sqlx::Error::Encode)?;
+    // A session of `pin_session` is read-only, and is so again after this.
+    set(connection, "SET default_transaction_read_only = off").await?;
     if memory.is_some() {
         remember_keys(connection).await?;
     }
-    // A session of `pin_session` is read-only, and is so again after this.
-    set(connection, "SET default_transaction_read_only = off").await?;
     let removed = sweep_all(connection, pace, memory.as_ref()).await?;
     set(connection, "RESET default_transaction_read_only").await?;
     Ok(removed)
@@ -112,7 +112,8 @@ async fn in_time<T>(
 }
 
 /// States that keys are remembered in this database, before the first one is: by a tombstone of no
-/// key, which stays until the table is emptied. An older release reads it, too.
+/// key, which stays until the table is emptied. An older release reads it, too. A session of
+/// `pin_session` writes it only in a transaction that says `READ WRITE`; [`sweep`] sees to that.
 pub async fn remember_keys(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let stated = "SELECT EXISTS (SELECT FROM idempotency_tombstones
                    WHERE id = '00000000-0000-0000-0000-000000000000')";
