@@ -62,7 +62,9 @@ async fn what_is_remembered_of_a_key_goes_with_its_record_or_without_it() {
             memory: Some(YEAR),
             ..SweepPace::default()
         };
-        assert!(sweep(&mut sweeping, pace).await.unwrap() >= 1);
+        // The server's own sweep may have been there before.
+        sweep(&mut sweeping, pace).await.unwrap();
+        assert_eq!(database.records().await, 0);
         let removed = match is_refused {
             false => "what was remembered of the key",
             true => {

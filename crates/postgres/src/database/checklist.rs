@@ -346,7 +346,8 @@ impl Checklist {
               CROSS JOIN unnest(ARRAY['SELECT', 'INSERT']) AS verb
               WHERE relkind IN ('r', 'p')
                 AND relnamespace = to_regnamespace(quote_ident(current_schema()))
-                AND NOT (verb = 'INSERT' AND (relname LIKE '%migrations' OR relname IN ('shard', 'moving')))
+                AND NOT (verb = 'INSERT'
+                         AND (relname LIKE '%migrations' OR relname IN ('shard', 'moving')))
                 AND NOT has_any_column_privilege(pg_class.oid, verb)
               ORDER BY relname, verb DESC",
         )
