@@ -87,9 +87,6 @@ async fn no_record_is_sealed_before_its_index_is_there(pool: PgPool) {
     let writes = sqlx::raw_sql("SET default_transaction_read_only = off");
     writes.execute(&mut *connection).await.unwrap();
     SEAL_MIGRATIONS.run(&mut *connection).await.unwrap();
-    // A database that had the index before the constraint goes on sealing while it migrates.
-    let constraint = include_str!("../migrations/core/0106_sealed_records_need_their_index.sql");
-    execute(&pool, constraint).await;
     made(idempotency.run(send(), seat()).await);
     let plain = request(ACCOUNT, "one", "/bookings", "{}");
     failed(idempotency.run(plain, seat()).await);

@@ -80,7 +80,7 @@ async fn back_to_release_0_2(kept: usize, database: &TestDatabase) {
     }
     let left: BTreeSet<_> = drops(&reference).await.into_iter().collect();
     for drop in drops(database).await {
-        // The tables that count migrations are no table's migration. Triggers of shards need theirs.
+        // Those that count migrations are no table's migration, and triggers of shards need theirs.
         if !left.contains(&drop) && !drop.contains("migrations") && !drop.contains("moving") {
             database.execute(drop).await;
         }
