@@ -14,7 +14,7 @@ app.add_middleware(
     config=HttpConfig(
         scope=lambda req: req.headers.get("x-user-id", "anonymous"),
         require_key_for_mutations=True,
-        # The defaults are 30 and 10. With 5, work that lasts longer and a crash are over sooner.
+        # The defaults are 30 and 10. With 5, a crash is over sooner.
         lease_ttl_seconds=5,
         wait_timeout_seconds=2,
     ),
@@ -34,5 +34,5 @@ async def charge(request: Request):
         return JSONResponse({"error": "the database is gone"}, 503)
     with open(os.environ["EFFECTS"], "a") as effects:
         effects.write(f"{note}\n")
-    await asyncio.sleep(8 if do == "slow" else 0.05)
+    await asyncio.sleep(2 if do == "slow" else 0.05)
     return JSONResponse({"id": os.urandom(8).hex(), "amount": body["amount"]}, 201)
