@@ -76,7 +76,9 @@ impl Recall for TombstoneRecall {
         claimed: Vec<Claimed<'a>>,
     ) -> Looking<'a> {
         Box::pin(async move {
-            let look = AssertSqlSafe(self.look(first, &claimed));
+            let ids = claimed.iter().map(|claimed| tombstone_id(claimed.request));
+            let ids: Vec<Uuid> = ids.collect();
+            let look = AssertSqlSafe(self.look(first, &claimed, &ids));
             let (mut now, mut tombstones) = (DateTime::<Utc>::MIN_UTC, HashMap::new());
             for row in sqlx::raw_sql(look).fetch_all(tx).await? {
                 now = row.try_get("now")?;
@@ -84,9 +86,8 @@ impl Recall for TombstoneRecall {
                     tombstones.insert(id, row);
                 }
             }
-            let found = claimed.into_iter().map(|claimed| {
-                let row = tombstones.get(&tombstone_id(claimed.request));
-                let remembered = self.judge(claimed, row, now)?;
+            let found = claimed.into_iter().zip(ids).map(|(claimed, id)| {
+                let remembered = self.judge(claimed, tombstones.get(&id), now)?;
                 Ok(remembered.map(|remembered| Expired {
                     at: remembered.expired_at,
                     answer: Reply {
@@ -103,13 +104,13 @@ impl Recall for TombstoneRecall {
 impl TombstoneRecall {
     /// `first`, and then what is to be known of the keys. Its ids need no quoting. Each time it is
     /// parsed, which is cheaper than a round trip for a statement as simple as this.
-    fn look(&self, first: &str, claimed: &[Claimed<'_>]) -> String {
+    fn look(&self, first: &str, claimed: &[Claimed<'_>], ids: &[Uuid]) -> String {
         let mut look = first.to_owned();
         // A step's key is not known outside of its request, which is refused itself.
-        let asked = claimed.iter().filter(|claimed| !claimed.request.is_step);
+        let asked = claimed.iter().zip(ids);
+        let asked = asked.filter(|(claimed, _)| !claimed.request.is_step);
         if self.keep.is_some() {
-            let ids = asked.clone().map(|claimed| tombstone_id(claimed.request));
-            let ids: Vec<_> = ids.map(|id| format!("'{id}'")).collect();
+            let ids: Vec<_> = asked.clone().map(|(_, id)| format!("'{id}'")).collect();
             if !ids.is_empty() {
                 look += "; SELECT id, request, expired_at, resource_id, now() AS now \
                            FROM idempotency_tombstones WHERE id IN (";
@@ -118,7 +119,7 @@ impl TombstoneRecall {
             }
         }
         // What has a time of its own is compared with that of the transaction.
-        let has_time = |claimed: &Claimed<'_>| {
+        let has_time = |(claimed, _): (&Claimed<'_>, _)| {
             let by_key = self.life_by_key.and_then(|_| time_in(claimed.request));
             by_key.is_some() || claimed.expired.is_some()
         };

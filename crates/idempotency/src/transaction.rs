@@ -229,15 +229,15 @@ impl Idempotency {
         claimed: Claimed<'_>,
     ) -> Result<Option<Expired>, Failure> {
         let Some(recall) = &self.recall else {
-            sqlx::raw_sql(first).execute(tx).await?;
+            if !first.is_empty() {
+                sqlx::raw_sql(first).execute(tx).await?;
+            }
             return Ok(None);
         };
         let found = recall.look(tx, first, vec![claimed]).await;
         let found = found.map_err(|error| match sqlstate(&error) {
             // Not the rows that the work needs.
-            Some(code) if code == "55P03" => {
-                Failure::unavailable("another session locks what is known of keys")
-            }
+            Some(code) if code == "55P03" => Failure::unavailable("a table of keys is locked"),
             _ => error.into(),
         })?;
         Ok(found.into_iter().flatten().next())
