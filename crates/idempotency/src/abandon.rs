@@ -11,7 +11,6 @@ use crate::{
     Failure, Fingerprint, Idempotency, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Claim},
     inspect::leases_of,
-    recall::Claimed,
     reply::save,
 };
 
@@ -52,9 +51,7 @@ impl Idempotency {
         .unsealed();
         match claim::claim(tx, &request, retention).await? {
             Claim::Mine(expired) => {
-                let request = &request;
-                let claimed = Claimed { request, expired };
-                if let Some(expired) = self.look_back(tx, "", claimed).await? {
+                if let Some(expired) = self.look_back(tx, "", (&request, expired)).await? {
                     // What the key's request made is told, and is not what this request made.
                     return Err(Rejection::Refused(Reply {
                         resource_id: None,

@@ -86,11 +86,6 @@ impl Fingerprint {
         }
     }
 
-    /// Whether it belongs to a record that answers any request with its key.
-    pub(crate) fn is_of_any_request(&self) -> bool {
-        self.version == OF_ANY_REQUEST
-    }
-
     /// The version stored with a new record.
     pub fn version(&self) -> i16 {
         self.version

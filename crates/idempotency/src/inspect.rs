@@ -14,7 +14,6 @@ use crate::{
     claim::{self, Claim, Found},
     fingerprint::NO_FINGERPRINT,
     in_flight::{EntryId, InFlight, InFlightEntry},
-    recall::Claimed,
 };
 
 /// What a look at a key found.
@@ -319,11 +318,7 @@ impl Idempotency {
                 in_doubt = leases.iter().any(|lease| lease.in_doubt);
             }
             Claim::Mine(record) => {
-                let (request, record) = (probe, record.take());
-                let claimed = Claimed {
-                    request,
-                    expired: record,
-                };
+                let claimed = (probe, record.take());
                 expired = self.look_back(&mut tx, "", claimed).await?;
             }
             Claim::Completed(_) | Claim::HeldElsewhere | Claim::Vanished => {}

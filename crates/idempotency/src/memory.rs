@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     Expired, Idempotency, Record, Reply, Request,
+    fingerprint::OF_ANY_REQUEST,
     recall::{Claimed, Looking, Recall},
 };
 
@@ -76,7 +77,7 @@ impl Recall for TombstoneRecall {
         claimed: Vec<Claimed<'a>>,
     ) -> Looking<'a> {
         Box::pin(async move {
-            let ids = claimed.iter().map(|claimed| tombstone_id(claimed.request));
+            let ids = claimed.iter().map(|(request, _)| tombstone_id(request));
             let ids: Vec<Uuid> = ids.collect();
             let look = AssertSqlSafe(self.look(first, &claimed, &ids));
             let (mut now, mut tombstones) = (DateTime::<Utc>::MIN_UTC, HashMap::new());
@@ -108,7 +109,7 @@ impl TombstoneRecall {
         let mut look = first.to_owned();
         // A step's key is not known outside of its request, which is refused itself.
         let asked = claimed.iter().zip(ids);
-        let asked = asked.filter(|(claimed, _)| !claimed.request.is_step);
+        let asked = asked.filter(|((request, _), _)| !request.is_step);
         if self.keep.is_some() {
             let ids: Vec<_> = asked.clone().map(|(_, id)| format!("'{id}'")).collect();
             if !ids.is_empty() {
@@ -119,9 +120,9 @@ impl TombstoneRecall {
             }
         }
         // What has a time of its own is compared with that of the transaction.
-        let has_time = |(claimed, _): (&Claimed<'_>, _)| {
-            let by_key = self.life_by_key.and_then(|_| time_in(claimed.request));
-            by_key.is_some() || claimed.expired.is_some()
+        let has_time = |((request, expired), _): (&Claimed<'_>, _)| {
+            let by_key = self.life_by_key.and_then(|_| time_in(request));
+            by_key.is_some() || expired.is_some()
         };
         if asked.clone().any(has_time) {
             look += "; SELECT NULL::uuid AS id, now() AS now";
@@ -132,11 +133,10 @@ impl TombstoneRecall {
     /// What is known of a key: by its tombstone, the record that it had, or the time in it.
     fn judge(
         &self,
-        claimed: Claimed<'_>,
+        (request, expired): Claimed<'_>,
         tombstone: Option<&PgRow>,
         now: DateTime<Utc>,
     ) -> Result<Option<Remembered>, sqlx::Error> {
-        let Claimed { request, expired } = claimed;
         if request.is_step {
             return Ok(None);
         }
@@ -171,7 +171,7 @@ impl Remembered {
         Self {
             resource_id: record.reply.resource_id,
             expired_at: Some(record.expires_at),
-            is_same_request: same.ok().filter(|_| !fingerprint.is_of_any_request()),
+            is_same_request: same.ok().filter(|_| !gives_up(request)),
         }
     }
 
@@ -183,9 +183,13 @@ impl Remembered {
         Ok(Self {
             resource_id: row.try_get("resource_id")?,
             expired_at: row.try_get("expired_at")?,
-            is_same_request: (!fingerprint.is_of_any_request()).then_some(same),
+            is_same_request: (!gives_up(request)).then_some(same),
         })
     }
+}
+
+fn gives_up(request: &Request) -> bool {
+    request.fingerprint.version() == OF_ANY_REQUEST
 }
 
 /// As the SQL function of that name, by which a sweep buries what it deletes.

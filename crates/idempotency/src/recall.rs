@@ -10,13 +10,8 @@ use sqlx::PgConnection;
 
 use crate::{Record, Reply, Request};
 
-/// A key that a transaction has claimed.
-#[derive(Debug)]
-pub(crate) struct Claimed<'a> {
-    pub(crate) request: &'a Request,
-    /// The record whose place the claim took.
-    pub(crate) expired: Option<Box<Record>>,
-}
+/// A request whose key a transaction has claimed, and the expired record whose place it took.
+pub(crate) type Claimed<'a> = (&'a Request, Option<Box<Record>>);
 
 /// A key that is not new, though no record answers for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

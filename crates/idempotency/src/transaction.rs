@@ -159,7 +159,7 @@ impl Idempotency {
 
         // A refusal must undo the work and keep the key. Without the savepoint, ROLLBACK would free
         // the key, and a retry might succeed after its client was refused.
-        let expired = self.look_back(&mut tx, claim::START_WORK, Claimed { request, expired });
+        let expired = self.look_back(&mut tx, claim::START_WORK, (request, expired));
         let expired = expired.await?;
         leadership.advance(Progress::Executing);
         // From here on the connection is the transaction, because a handler may own it for a while.

@@ -235,7 +235,7 @@ fn the_idempotency_crate_hears_what_a_commit_is_answered_with() {
 /// Lines that the crate compiles without a feature, with their documentation. Comments inside
 /// functions don't count: they make the crate easier to read. When a change makes the lines fewer,
 /// lower it.
-const CORE_LINES_MAX: usize = 2_231;
+const CORE_LINES_MAX: usize = 2_222;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.

@@ -10,10 +10,7 @@ use uuid::Uuid;
 
 use super::member::Pending;
 use crate::{
-    Reply, Request, Verdict, acknowledged,
-    claim::column,
-    connection::begin,
-    recall::{Claimed, Recall},
+    Reply, Request, Verdict, acknowledged, claim::column, connection::begin, recall::Recall,
     reply::status,
 };
 
@@ -156,10 +153,7 @@ async fn without_expired(
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let is_claimed = |request: &&Request| lifetimes.contains_key(&id(request));
     let requests: Vec<&Request> = requests.filter(is_claimed).collect();
-    let claimed = requests.iter().map(|request| Claimed {
-        request,
-        expired: None,
-    });
+    let claimed = requests.iter().map(|request| (*request, None));
     let found = recall.look(tx, "", claimed.collect()).await?;
     let expired = requests.iter().zip(found);
     let expired = expired.filter_map(|(request, found)| found.map(|_| id(request)));

@@ -24,7 +24,6 @@ use crate::{
     claim::{self, Found, column},
     in_flight::Progress,
     phases::lease::{self, Lease},
-    recall::Claimed,
     trace::{self, trace_span},
     transaction::compare,
 };
@@ -138,10 +137,7 @@ impl<R: Rows> Preparation<'_, R> {
             return Ok(members);
         };
         let requests = members.iter().map(|member| &member.request);
-        let claimed = requests.map(|request| Claimed {
-            request,
-            expired: None,
-        });
+        let claimed = requests.map(|request| (request, None));
         let found = recall.look(self.tx, "", claimed.collect()).await?;
         let found = members.into_iter().zip(found);
         let (expired, new): (Vec<_>, Vec<_>) = found.partition(|(_, found)| found.is_some());
