@@ -200,8 +200,8 @@ async fn work_that_is_repeated_is_mended_by_a_claim_and_not_by_a_stored_reply() 
 #[tokio::test]
 async fn check_then_act_is_found_by_racers() {
     let report = is_found("check-then-act", "racers", &["giving_up"]).await;
-    // What does everything at once sees it, too. It is one fault. Two requests alone may be too slow
-    // for it on a busy machine.
+    // What does everything at once sees it, too. It is one fault. Two requests alone may be too
+    // slow for it on a busy machine.
     is_echo(&report, "racers", "storm");
 }
 
