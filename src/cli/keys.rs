@@ -18,8 +18,8 @@ use crate::{
     database::{Database, Shard, shards::Reached},
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
-        Failure, ForgottenKey, IdempotencyKey, Inspected, KeyReport, LeasedKey, WantedKeys,
-        acknowledged, forget_key, list_leased_keys, sealed_key,
+        Expired, Failure, ForgottenKey, IdempotencyKey, Inspected, KeyReport, LeasedKey,
+        WantedKeys, acknowledged, forget_key, list_leased_keys, sealed_key,
     },
     server,
     store::key_story::{self, KeyStory},
@@ -142,6 +142,11 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
                     Inspected::Nothing => print(
                         "The key is new: the next request with it is executed. A server that has the \
                          reply in memory may answer with it, until it is restarted.",
+                    ),
+                    Inspected::Expired(Expired { at: None, .. }) => Err(
+                        "nothing is stored of the key any more, and it is still refused: the time in \
+                         it is too old, and REFUSE_OLD_KEYS is set"
+                            .into(),
                     ),
                     Inspected::Completed(_) | Inspected::InFlight(_) | Inspected::Expired(_) => {
                         Err("a request with this key has come meanwhile".into())

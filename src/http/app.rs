@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use actix_web::web::Data;
+use charge_once_postgres::api_keys::hold_account;
 use charge_once_service::connections::Hosts;
 use charge_once_service::edge::KnownRoutes;
 use charge_once_service::openapi::served::ServedDocument;
@@ -186,7 +187,16 @@ impl App {
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
     {
         self.refuse_new_work_when_stopping()?;
-        let written = self.database.of(account.0).write(write).await;
+        let several = self.readiness.len() > 1;
+        let written = self.database.of(account.0).write(move |tx| {
+            Box::pin(async move {
+                if several {
+                    hold_account(&mut *tx, account.0).await?;
+                }
+                write(tx).await
+            })
+        });
+        let written = written.await;
         written.map_err(HttpError::failed_without_key)
     }
 }

@@ -32,20 +32,25 @@ pub async fn has_begun(
     Ok(record.fetch_optional(connection).await?.is_some())
 }
 
-/// Those of these keys that were given up, by their records. Takes no lock.
+/// Those of these keys that were given up, by their records, which may be sealed. Takes no lock.
 pub async fn given_up(
     connection: &mut PgConnection,
     account: AccountId,
     keys: &[String],
 ) -> Result<HashSet<String>, sqlx::Error> {
     let given_up = sqlx::query_scalar!(
-        "
-        SELECT key
-          FROM idempotency_keys
-         WHERE account_id = $1 AND key = ANY ($2)
-           -- In place of a fingerprint.
-           AND fingerprint = decode(repeat('00', 32), 'hex')
-        ",
+        r#"
+        SELECT asked.key AS "key!"
+          FROM unnest($2::text[]) AS asked (key)
+         -- As `sealed_key` computes it.
+         CROSS JOIN LATERAL (
+               SELECT ',sealed.' || encode(sha256(($1::uuid::text || ':' || asked.key)::bytea), 'hex')
+               ) AS sealed (key)
+          JOIN idempotency_keys AS record
+            ON record.account_id = $1 AND record.key IN (asked.key, sealed.key)
+               -- In place of a fingerprint.
+               AND record.fingerprint = decode(repeat('00', 32), 'hex')
+        "#,
         account.0,
         keys,
     );

@@ -69,15 +69,14 @@ async fn sweep_all(
     // to pass over the entries of everything that was deleted before.
     let mut from = None;
     loop {
-        // Before each batch: another process may begin to remember keys during a long sweep.
-        if memory.is_none() && remembers_keys(connection).await? {
+        let began = Instant::now();
+        let batch = sweep_batch(connection, from, memory);
+        let batch = in_time(pace, batch).await?;
+        if batch.would_forget {
             let cause = "keys are remembered in this database, and a sweep without a memory would \
                          forget those that it removes";
             return Err(sqlx::Error::Configuration(cause.into()));
         }
-        let began = Instant::now();
-        let batch = sweep_batch(connection, from, memory);
-        let batch = in_time(pace, batch).await?;
         removed += batch.rows.unsigned_abs();
         if batch.rows < SWEEP_BATCH_ROWS {
             break;
@@ -140,6 +139,8 @@ struct Swept {
     rows: i64,
     /// When the last of them died.
     until: Option<DateTime<Utc>>,
+    /// Keys are remembered, and the sweep has no memory, so it deletes nothing.
+    would_forget: bool,
 }
 
 /// Deletes at most [`SWEEP_BATCH_ROWS`] expired records that died at `from` or after it.
@@ -151,8 +152,10 @@ struct Swept {
 /// lock keeps: records that expire together lie together, and their keys lie all over a large
 /// index.
 ///
-/// A key is remembered in the statement that deletes its record. Between two, it would be new. Two
-/// keys whose tombstones have one id leave one: an insert of both would fail, and the sweep stop.
+/// A key is remembered in the statement that deletes its record. Between two, it would be new. So
+/// the statement itself asks whether keys are remembered: another process may begin with it during
+/// a long sweep. Two keys whose tombstones have one id leave one: an insert of both would fail, and
+/// the sweep stop.
 async fn sweep_batch(
     connection: &mut PgConnection,
     from: Option<DateTime<Utc>>,
@@ -161,11 +164,15 @@ async fn sweep_batch(
     sqlx::query_as!(
         Swept,
         r#"
-        WITH dead AS MATERIALIZED (
+        WITH this_sweep AS MATERIALIZED (
+            SELECT $2::interval IS NULL AND EXISTS (SELECT FROM idempotency_tombstones)
+                   AS would_forget),
+        dead AS MATERIALIZED (
             SELECT ctid
               FROM idempotency_keys
              WHERE status IS NOT NULL AND expires_at <= now()
                AND expires_at >= coalesce($1::timestamptz, '-infinity')
+               AND NOT (SELECT would_forget FROM this_sweep)
              ORDER BY expires_at
              LIMIT 500
                FOR UPDATE SKIP LOCKED),
@@ -186,7 +193,8 @@ async fn sweep_batch(
             ON CONFLICT (id) DO UPDATE
                SET request = excluded.request, expired_at = excluded.expired_at,
                    resource_id = excluded.resource_id)
-        SELECT count(*) AS "rows!", max(expires_at) AS until
+        SELECT count(*) AS "rows!", max(expires_at) AS until,
+               (SELECT would_forget FROM this_sweep) AS "would_forget!"
           FROM deleted
         "#,
         from,
@@ -219,7 +227,7 @@ async fn forget_batch(
              USING old
              WHERE tombstone.ctid = old.ctid
             RETURNING expired_at)
-        SELECT count(*) AS "rows!", max(expired_at) AS until
+        SELECT count(*) AS "rows!", max(expired_at) AS until, false AS "would_forget!"
           FROM deleted
         "#,
         from,

@@ -115,6 +115,25 @@ async fn a_key_that_was_given_up_is_told_as_one_in_its_story_and_in_the_lists() 
     }
 }
 
+/// The log has the key as it was, and the record, of a process that seals, its hash.
+#[tokio::test]
+async fn a_key_that_was_given_up_is_told_as_one_in_the_lists_by_its_sealed_record() {
+    let (server, visit) = visited().await;
+    let sealing = [
+        ("SEAL_SECRETS", "a-secret-of-32-bytes-or-even-more"),
+        ("SEAL_REPLIES", "all"),
+    ];
+    let sealing = ServerProcess::start(&server.database, &sealing);
+    let path = "/idempotency-keys/key-1/abandon";
+    let gave_up = sealing.client.post("own-1", path, &json!({})).await;
+    assert_eq!(gave_up.status, 200);
+    let late = server.client.charge("key-1").await;
+    assert_eq!(late.code(), "idempotency_key_abandoned");
+    log_holds(&server.database, 2).await;
+    let list = visit.page("/console/requests").await;
+    assert_has(&list, "<span class=\"state warn\">abandoned</span>");
+}
+
 /// Nothing was made, so the stored conflict names nothing.
 #[tokio::test]
 async fn a_key_that_has_expired_is_not_told_as_one_that_was_given_up() {

@@ -82,6 +82,20 @@ async fn what_is_remembered_of_a_key_goes_with_its_record_or_without_it() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_refused_by_the_time_in_it_is_not_new_without_its_record() {
+    let old = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let refuses = ("REFUSE_OLD_KEYS", "true");
+    let (server, client) = TestServer::with_client(&[FORGETFUL, refuses]).await;
+    assert_eq!(client.charge(old).await.code(), "idempotency_key_expired");
+    let arguments = ["keys", "forget", "--by", "Ada", old, "--yes"];
+    let variables = [("DATABASE_URL", &*server.database.url), refuses];
+    let ended = Run::of(run(&arguments, &variables));
+    assert_has(&ended.stdout, "Removed: POST /charges, answered 409");
+    assert_has(&ended.failed(1), "REFUSE_OLD_KEYS is set");
+    assert_eq!(server.database.records().await, 0);
+}
+
+#[tokio::test]
 async fn a_sealed_record_is_forgotten_by_its_key() {
     let secret = ("SEAL_SECRETS", "a-secret-of-32-bytes-or-even-more");
     let variables = [FORGETFUL, secret, ("SEAL_REPLIES", "all")];

@@ -470,7 +470,9 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
         .await;
     let (dev, shop) = (&server.client, server.client.with_api_key(&key));
     let mut receiver = Receiver::start().await;
-    Endpoint::at(&shop, &receiver.url()).await;
+    let endpoint = Endpoint::at(&shop, &receiver.url()).await;
+    let customer = shop.post_new("/customers", &json!({})).await;
+    receiver.next().await.answer(204).await;
     let first = shop.charge("key-1").await;
     receiver.next().await.answer(204).await;
     let state = |state: &str| {
@@ -492,6 +494,26 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
         assert!(refused.header("retry-after").is_some());
         assert_eq!(refused.header("stripe-should-retry"), Some("true"));
     }
+    // These need no key. As in a real move, the endpoint is taken out of the table.
+    two.other
+        .execute("CREATE TABLE held AS TABLE webhook_endpoints; DELETE FROM webhook_endpoints")
+        .await;
+    for path in [
+        format!("/webhook_endpoints/{}", endpoint.id),
+        format!("/customers/{}", customer.id()),
+    ] {
+        let refused = Answer::of(shop.request(Method::DELETE, &path)).await;
+        assert_eq!(refused.status, 503, "{}", refused.json());
+        assert!(refused.header("retry-after").is_some());
+    }
+    two.other
+        .execute("INSERT INTO webhook_endpoints TABLE held")
+        .await;
+    let tombstone = "INSERT INTO idempotency_tombstones (id, request, expired_at)
+                     SELECT idempotency_tombstone_id(id, 'key-0'), 1, now() FROM accounts";
+    let forget = "WITH forgotten AS (DELETE FROM idempotency_tombstones RETURNING 1) SELECT count(*) FROM forgotten";
+    two.other.execute(tombstone).await;
+    assert_eq!(two.other.count(forget).await, 0);
     assert_eq!(shop.get("/charges").await.status, 200);
     assert_eq!(dev.charge("key-3").await.status, 201);
     let saved = sqlx::query("UPDATE idempotency_keys SET status = 200").execute(&two.other.pool);
@@ -515,6 +537,7 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
     assert_eq!(two.other.records().await, records);
     two.other.execute("DELETE FROM moving").await;
     // It is as it was before.
+    assert_eq!(two.other.count(forget).await, 1);
     receiver.next().await.answer(204).await;
     two.other
         .comes_to("SELECT count(*) FROM idempotency_keys", 0)
@@ -527,6 +550,28 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
     );
     assert_ne!(again.id(), first.id());
     server.stop().await;
+}
+
+/// It may have looked before the account was closed, and would write what the new home never gets.
+#[tokio::test]
+async fn a_move_waits_for_what_changes_without_a_key_and_opens_the_account_if_that_takes_long() {
+    let movable = Movable::prepared().await;
+    let two = &movable.two;
+    let server = two.server(&[]).await;
+    let shop = server.client.with_api_key(&movable.key);
+    let receiver = Receiver::start().await;
+    live(&shop, &receiver).await;
+    let mut holder = two.other.pool.begin().await.unwrap();
+    let hold = sqlx::query("SELECT hold_account($1)").bind(movable.account);
+    hold.execute(&mut *holder).await.unwrap();
+    let failed = movable.to(FIRST_SHARD).await.run(&mut |_| Ok(())).await;
+    assert_has(&failed.unwrap_err().to_string(), "lock timeout");
+    assert_eq!(shop.charge("key-1").await.status, 201);
+    holder.rollback().await.unwrap();
+    movable.moved(FIRST_SHARD).await;
+    movable.lives_only_in(FIRST_SHARD).await;
+    server.stop().await;
+    movable.ends().await;
 }
 
 /// A new table with rows of accounts needs a decision what becomes of it.

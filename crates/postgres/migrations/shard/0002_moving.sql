@@ -4,7 +4,7 @@
 -- The old home: copying → draining (workers begin nothing new) → frozen (nothing is written) → leaving (nothing
 -- is read either). The new home: arriving → arrived. No row: the account stays where it is.
 --
--- These need the tables `api_keys` and `webhook_deliveries`, too.
+-- These need the tables `api_keys`, `idempotency_tombstones` and `webhook_deliveries`, too.
 SET LOCAL lock_timeout = '2s';
 
 CREATE TABLE moving (
@@ -55,6 +55,22 @@ CREATE TRIGGER an_api_key_changes_where_its_account_lives
     AFTER INSERT OR UPDATE ON api_keys
     FOR EACH ROW EXECUTE FUNCTION the_account_lives_here();
 
+-- What changes without a key has no claim that could be refused, so it holds the account first. The move waits for
+-- this lock when it has closed the account. Each statement here sees what was committed before it began.
+CREATE FUNCTION hold_account(wanted uuid) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM FROM accounts WHERE id = wanted FOR SHARE;
+    IF FOUND AND NOT EXISTS (SELECT FROM moving
+                              WHERE account_id = wanted AND state IN ('frozen', 'leaving')) THEN
+        RETURN;
+    END IF;
+    RAISE EXCEPTION 'the account % does not live in this shard, or moves just now', wanted
+        USING ERRCODE = '57C01';
+END
+$$;
+
 -- The sweep of the new home must not remove what the old one may still take over and execute again, and neither
 -- may remove what is being compared. What is swept is dead, and stays until the move is over. A key in flight that
 -- a holder gives up is no business of the sweep's.
@@ -76,6 +92,23 @@ $$;
 CREATE TRIGGER a_key_stays_while_its_account_moves
     BEFORE DELETE ON idempotency_keys
     FOR EACH ROW EXECUTE FUNCTION a_key_stays_while_its_account_moves();
+
+-- What is remembered of a key has no account, but ids that begin with its hash. Both homes must have the same.
+CREATE FUNCTION a_memory_stays_while_its_account_moves() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM moving
+                WHERE substring(sha256(uuid_send(account_id)) FOR 8) = substring(uuid_send(OLD.id) FOR 8)) THEN
+        RETURN NULL;
+    END IF;
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER a_memory_stays_while_its_account_moves
+    BEFORE DELETE ON idempotency_tombstones
+    FOR EACH ROW EXECUTE FUNCTION a_memory_stays_while_its_account_moves();
 
 -- Two homes must not send one webhook. To a worker, a row that isn't changed is one that another worker has.
 CREATE FUNCTION a_webhook_waits_while_its_account_moves() RETURNS trigger

@@ -70,6 +70,16 @@ pub async fn lock_account(tx: &mut PgConnection, id: Uuid) -> Result<(), sqlx::E
     Ok(())
 }
 
+/// Keeps an account in this database until the transaction ends. Fails with 57C01 if it lives in
+/// another one, or moves just now. For changes without an idempotency key: a claim is refused by
+/// itself. Locks the account, but not against others that hold it, nor against rows that refer to
+/// it.
+pub async fn hold_account(tx: &mut PgConnection, id: Uuid) -> Result<(), sqlx::Error> {
+    let hold = sqlx::query("SELECT hold_account($1)").bind(id);
+    hold.execute(tx).await?;
+    Ok(())
+}
+
 /// How many accounts are open that are no test accounts. Takes no lock.
 pub async fn count_accounts(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let query = sqlx::query_scalar!(

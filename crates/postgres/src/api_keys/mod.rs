@@ -67,7 +67,7 @@ use sqlx::{
 
 pub use accounts::{
     close_account, count_accounts, count_test_accounts, ensure_account, find_account_by_name,
-    find_moving, insert_test_account, list_accounts, lock_account, names_of_accounts,
+    find_moving, hold_account, insert_test_account, list_accounts, lock_account, names_of_accounts,
 };
 pub use keys::{
     Account, ListedKey, Stay, create_key, find_account, find_accounts, insert_key, list_keys,
