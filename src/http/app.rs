@@ -188,7 +188,8 @@ impl App {
     {
         self.refuse_new_work_when_stopping()?;
         let several = self.readiness.len() > 1;
-        let written = self.database.of(account.0).write(move |tx| {
+        let database = self.database.of(account.0);
+        let written = database.write(move |tx| {
             Box::pin(async move {
                 if several {
                     hold_account(&mut *tx, account.0).await?;
