@@ -557,7 +557,7 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
 async fn a_move_waits_for_what_changes_without_a_key_and_opens_the_account_if_that_takes_long() {
     let movable = Movable::prepared().await;
     let two = &movable.two;
-    let server = two.server(&[]).await;
+    let server = two.server(QUICK).await;
     let shop = server.client.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
