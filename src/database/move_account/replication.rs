@@ -44,8 +44,8 @@ const KNOWN: [&str; 10] = [
     "user",
 ];
 
-/// Of an error, a log has the statement that a function ran, and of a URL that can't be read, a part.
-/// So this one ends with another error. deploy/postgres/mover.sql has a function that does the same.
+/// Of an error, a log has the statement that a function ran, and of a URL that can't be read, a
+/// part. So this one ends with another error. deploy/postgres/mover.sql has such a function, too.
 const SUBSCRIBE: &str = "
     CREATE FUNCTION pg_temp.charge_once_subscribe(name text, url text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN

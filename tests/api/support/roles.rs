@@ -17,7 +17,7 @@ pub fn apply_roles(url: &str, variables: &[(&str, &str)]) -> String {
     apply("roles.sql", url, variables)
 }
 
-/// The same for another file beside it.
+/// Runs another file beside it.
 pub fn apply(file: &str, url: &str, variables: &[(&str, &str)]) -> String {
     let _guard = ONE_AT_A_TIME.lock().unwrap();
     let output = Command::new(format!("{}/psql", postgres_programs()))
