@@ -436,7 +436,8 @@ impl Move {
         let (level, free, may): (String, i64, bool) = sqlx::query_as(
             "SELECT current_setting('wal_level'),
                     current_setting('max_replication_slots')::bigint - (SELECT count(*) FROM pg_replication_slots),
-                    rolsuper OR rolreplication
+                    rolsuper OR rolreplication AND pg_has_role('pg_read_all_stats', 'USAGE')
+                                AND has_parameter_privilege('session_replication_role', 'SET')
                FROM pg_roles WHERE rolname = current_user",
         )
         .fetch_one(&mut self.source.session)
@@ -450,7 +451,7 @@ impl Move {
         }
         if !may {
             return refused(format!(
-                "the role at the shard {source} needs REPLICATION: docs/scale.md says what for"
+                "the role at the shard {source} may not give accounts away: deploy/postgres/mover.sql makes one that may"
             ));
         }
         // One for the changes, and one for each of the two tables that are copied at a time.
@@ -459,23 +460,12 @@ impl Move {
                 "the shard {source} has {free} replication slots left, and a move needs 3"
             ));
         }
-        // From PostgreSQL 16 on, roles can be granted what needed a superuser.
-        let may: bool = sqlx::query_scalar(
-            "SELECT rolsuper
-                 OR current_setting('server_version_num')::int >= 160000
-                    AND has_parameter_privilege(current_user, 'session_replication_role', 'SET')
-                    AND EXISTS (SELECT FROM pg_roles AS may WHERE may.rolname = 'pg_create_subscription'
-                                   AND pg_has_role(current_user, may.oid, 'USAGE'))
-               FROM pg_roles WHERE rolname = current_user",
-        )
-        .fetch_one(&mut self.target.session)
-        .await?;
+        let may = self.subscriber().await?.is_some();
         let target = &self.target.name;
         match may {
             true => Ok(()),
             false => refused(format!(
-                "the role at the shard {target} may not subscribe: PostgreSQL 15 wants a superuser for it, and later \
-                 ones what docs/scale.md says"
+                "the role at the shard {target} may not subscribe: deploy/postgres/mover.sql makes one that may"
             )),
         }
     }

@@ -1,8 +1,9 @@
 //! The publication and the slot at the old home, and the subscription at the new one.
 //!
 //! The slot is made before the subscription, so that two databases of one PostgreSQL work, too. The
-//! URL of the old home, with its password, goes to the new one as a parameter of a statement, with
-//! all that could write it down turned off. PostgreSQL keeps it where only superusers look.
+//! URL of the old home, with its password, goes to the new one as a row that is copied: no log has
+//! it, as it may have statements and their parameters. PostgreSQL keeps it where only superusers
+//! look.
 
 use std::time::{Duration, Instant};
 
@@ -43,26 +44,32 @@ const KNOWN: [&str; 10] = [
     "user",
 ];
 
-/// An error of PostgreSQL's tells the statement that it runs, so this one ends with another error.
+/// Of an error, a log has the statement that a function ran, and of a URL that can't be read, a
+/// part. So this one ends with another error. deploy/postgres/mover.sql has such a function, too.
 const SUBSCRIBE: &str = "
-    CREATE FUNCTION pg_temp.subscribe(name text, url text) RETURNS void LANGUAGE plpgsql AS $$
+    CREATE FUNCTION pg_temp.charge_once_subscribe(name text, url text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
         EXECUTE format('CREATE SUBSCRIPTION %I CONNECTION %L PUBLICATION %I WITH (create_slot = false,
                         slot_name = %L, disable_on_error = true)', name, url, name, name);
-    EXCEPTION WHEN OTHERS THEN
-        RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
+    EXCEPTION
+        WHEN syntax_error THEN
+            RAISE EXCEPTION 'PostgreSQL can''t read the URL of the old home';
+        WHEN OTHERS THEN
+            RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
     END
     $$";
 
-/// What could write the URL down. Only a superuser may turn it off for his session.
-const SILENT: [(&str, &str); 6] = [
-    ("log_statement", "none"),
-    ("log_min_duration_statement", "-1"),
-    ("log_min_duration_sample", "-1"),
-    ("log_min_error_statement", "panic"),
-    ("log_parameter_max_length", "0"),
-    ("log_duration", "off"),
-];
+/// What a role subscribes with. From PostgreSQL 16 on, it can be granted what needed a superuser.
+/// Before, there may be a function of a superuser's.
+const SUBSCRIBER: &str = "
+    SELECT CASE WHEN rolsuper THEN 'pg_temp.charge_once_subscribe'
+                WHEN NOT has_parameter_privilege(rolname, 'session_replication_role', 'SET') THEN NULL
+                WHEN EXISTS (SELECT FROM pg_roles AS may WHERE may.rolname = 'pg_create_subscription'
+                                AND pg_has_role(may.oid, 'USAGE')) THEN 'pg_temp.charge_once_subscribe'
+                WHEN has_function_privilege(to_regprocedure('charge_once_subscribe(text, text)'), 'EXECUTE')
+                THEN 'charge_once_subscribe' END
+      FROM pg_roles
+     WHERE rolname = current_user";
 
 /// The URL as the new home's PostgreSQL takes it.
 fn for_libpq(url: &str) -> Result<String, MoveError> {
@@ -113,6 +120,12 @@ impl Move {
         }
     }
 
+    /// The function by which the role at the new home may subscribe.
+    pub(super) async fn subscriber(&mut self) -> Result<Option<String>, MoveError> {
+        let subscriber = sqlx::query_scalar(SUBSCRIBER);
+        Ok(subscriber.fetch_one(&mut self.target.session).await?)
+    }
+
     /// Makes what is missing of publication, slot and subscription.
     pub(super) async fn subscribe(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.publish().await?;
@@ -135,12 +148,20 @@ impl Move {
         tell(Progress::Done(MoveStep::Kept))?;
         if !is_subscribed {
             let url = for_libpq(&self.source.url)?;
+            let subscriber = self.subscriber().await?.unwrap_or_default();
             let mut tx = self.target.session.begin().await?;
-            silence(&mut tx).await?;
+            let row = "CREATE TEMPORARY TABLE old_home (url text) ON COMMIT DROP";
+            sqlx::raw_sql(row).execute(&mut *tx).await?;
+            let mut copy = tx.copy_in_raw("COPY old_home FROM STDIN").await?;
+            copy.send(url.as_bytes()).await?;
+            copy.finish().await?;
             sqlx::raw_sql(SUBSCRIBE).execute(&mut *tx).await?;
-            let subscribe = sqlx::query("SELECT pg_temp.subscribe($1, $2)").bind(&self.name);
-            subscribe.bind(url).execute(&mut *tx).await?;
-            sqlx::raw_sql("DROP FUNCTION pg_temp.subscribe")
+            let subscribe = AssertSqlSafe(format!(
+                "SELECT {subscriber}($1, url) FROM pg_temp.old_home"
+            ));
+            let subscribe = sqlx::query(subscribe).bind(&self.name);
+            subscribe.execute(&mut *tx).await?;
+            sqlx::raw_sql("DROP FUNCTION pg_temp.charge_once_subscribe")
                 .execute(&mut *tx)
                 .await?;
             tx.commit().await?;
@@ -270,28 +291,6 @@ pub(super) async fn drop_subscription(tx: &mut PgConnection, name: &str) -> Resu
          DROP SUBSCRIPTION {name}"
     );
     sqlx::raw_sql(AssertSqlSafe(end)).execute(tx).await?;
-    Ok(())
-}
-
-/// Has the server write nothing of the transaction's statements down.
-async fn silence(tx: &mut PgConnection) -> Result<(), MoveError> {
-    for (name, value) in SILENT {
-        let silent: bool = sqlx::query_scalar(
-            "SELECT CASE WHEN has_parameter_privilege(current_user, $1, 'SET')
-                         THEN set_config($1, $2, true) = $2 ELSE current_setting($1) = $2 END",
-        )
-        .bind(name)
-        .bind(value)
-        .fetch_one(&mut *tx)
-        .await?;
-        // What is written of a statement without its parameters has no URL.
-        if !silent && name == "log_statement" {
-            return refused(
-                "the new home's PostgreSQL logs statements, and would log the password of the old home: \
-                 GRANT SET ON PARAMETER log_statement to the role, or set log_statement = none",
-            );
-        }
-    }
     Ok(())
 }
 

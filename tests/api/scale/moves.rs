@@ -10,7 +10,7 @@ use charge_once::database::{
 };
 
 use super::shards::{SHOP, Two, holder_page, with_shop};
-use crate::support::{holder_pages::open, prelude::*, sharding::SECOND};
+use crate::support::{holder_pages::open, prelude::*, roles::apply, sharding::SECOND};
 
 /// What a move needs of PostgreSQL beyond its defaults.
 const LOGICAL: [(&str, &str); 5] = [
@@ -64,13 +64,19 @@ impl Movable {
 
     /// The move to a database, with servers that remember no home for long.
     async fn to(&self, target: &str) -> Move {
+        self.told(target, None).await
+    }
+
+    /// The same, but PostgreSQL is told that the old home is at this URL.
+    async fn told(&self, target: &str, wrong: Option<&str>) -> Move {
         let source = [FIRST_SHARD, SECOND].into_iter().find(|it| *it != target);
         let mut homes = Vec::new();
         for name in [source.unwrap(), target] {
             let TestDatabase { url, .. } = self.home(name);
             let shards = config(&self.two.variables());
             let connected = charge_once::database::connect(url, &shards).await.unwrap();
-            homes.push(Home::open(name, url, &connected).await.unwrap());
+            let told = wrong.unwrap_or(url);
+            homes.push(Home::open(name, told, &connected).await.unwrap());
         }
         let (target, source) = (homes.pop().unwrap(), homes.pop().unwrap());
         let mut moving = Move::of(self.account, source, target).await.unwrap();
@@ -127,6 +133,39 @@ impl Movable {
                 assert_eq!(rows > 0, is_home, "{name} has {rows} rows of {table}");
             }
         }
+    }
+
+    async fn logs_all(&self) {
+        for set in [
+            "log_statement = 'all'",
+            "log_min_duration_statement = 0",
+            "log_min_error_statement = debug5",
+            "log_parameter_max_length_on_error = -1",
+            "log_error_verbosity = verbose",
+        ] {
+            let set = format!("ALTER SYSTEM SET {set}");
+            self.two.first.execute(set).await;
+        }
+        self.two.first.execute("SELECT pg_reload_conf()").await;
+    }
+
+    fn log(&self) -> String {
+        let log = self.folder.path().join("postgres.log");
+        String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned()
+    }
+
+    /// The command to the first database, as a role with this password.
+    async fn moves_as(&self, role: &str, secret: &str) -> Run {
+        let role = format!("{role}:{secret}");
+        let [first, other] = [&self.two.first, &self.two.other].map(|one| as_role(&one.url, &role));
+        let shards = format!("{SECOND}={other}");
+        let variables = [("DATABASE_URL", &*first), ("SHARD_URLS", &shards)];
+        let arguments = ["account", "move", "shop", "--to", "main"];
+        let moved = run_to_end(program(&arguments, &variables)).await;
+        for told in [&moved.stdout, &moved.stderr] {
+            assert!(!told.contains(secret), "{told}");
+        }
+        moved
     }
 
     async fn ends(self) {
@@ -615,41 +654,97 @@ async fn what_can_t_be_moved_is_refused_before_anything_is_made() {
     assert_has(&alone.failed(1), "SHARD_URLS names no other one");
 }
 
+/// PostgreSQL logs all that it can, and a subscription fails as one, too.
 #[tokio::test]
 async fn the_password_of_the_old_home_is_in_no_log_and_in_no_open_column() {
     let movable = Movable::prepared().await;
+    movable.logs_all().await;
     let Movable { two, .. } = &movable;
-    for set in ["log_statement = 'all'", "log_min_duration_statement = 0"] {
-        two.first.execute(format!("ALTER SYSTEM SET {set}")).await;
-    }
-    two.first.execute("SELECT pg_reload_conf()").await;
-    let server = two.server(&[]).await;
-    let shop = server.client.with_api_key(&movable.key);
-    assert_eq!(shop.charge("key-1").await.status, 201);
     let secret = format!("secret{}", Uuid::now_v7().simple());
-    let with_password = two.other.url.replace(
-        "postgres://charge_once@",
-        &format!("postgres://charge_once:{secret}@"),
-    );
-    assert_ne!(with_password, two.other.url);
-    let shards = format!("{SECOND}={with_password}");
-    let variables = [("DATABASE_URL", &*two.first.url), ("SHARD_URLS", &shards)];
-    let moved = run_to_end(program(
-        &["account", "move", "shop", "--to", "main"],
-        &variables,
-    ))
-    .await;
-    for told in [&moved.stdout, &moved.stderr] {
-        assert!(!told.contains(&secret), "{told}");
+    for (url, expected) in [
+        (
+            "u:SECRET@nowhere.invalid",
+            "could not connect to the publisher",
+        ),
+        ("u:%SECRET@localhost", "can't read the URL of the old home"),
+    ] {
+        let url = format!("postgres://{}/charge_once", url.replace("SECRET", &secret));
+        let failed = movable.told(FIRST_SHARD, Some(&url)).await;
+        let failed = failed.run(&mut |_| Ok(())).await.unwrap_err().to_string();
+        assert_has(&failed, expected);
+        assert!(!failed.contains(&secret), "{failed}");
+        movable.to(FIRST_SHARD).await.abort().await.unwrap();
     }
+    let moved = movable.moves_as("charge_once", &secret).await;
     moved.succeeded();
-    let log = movable.folder.path().join("postgres.log");
-    let log = String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned();
+    let log = movable.log();
     assert_has(&log, "CREATE PUBLICATION");
+    assert_has(&log, "could not connect to the publisher");
     assert!(!log.contains(&secret));
     let reads = "SELECT count(*) FROM information_schema.column_privileges
                   WHERE table_name = 'pg_subscription' AND column_name = 'subconninfo' AND grantee = 'PUBLIC'";
     assert_eq!(two.first.count(reads).await, 0);
+    movable.ends().await;
+}
+
+#[tokio::test]
+async fn the_role_of_a_move_is_no_superuser_and_can_do_no_more_than_move() {
+    let movable = Movable::prepared().await;
+    let Movable { two, .. } = &movable;
+    let server = two.server(&[]).await;
+    let shop = server.client.with_api_key(&movable.key);
+    let first = shop.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    let secret = format!("secret{}", Uuid::now_v7().simple());
+    let tables = "DO $$ DECLARE found regclass; BEGIN
+        FOR found IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+            EXECUTE format('ALTER TABLE %s OWNER TO charge_once_migrator', found);
+        END LOOP; END $$";
+    for database in [&two.first, &two.other] {
+        apply_roles(&database.url, &[]);
+        database.execute(tables).await;
+        for _ in 0..2 {
+            apply(
+                "mover.sql",
+                &database.url,
+                &[("CHARGE_ONCE_MOVER_PASSWORD", &secret)],
+            );
+        }
+    }
+    // From PostgreSQL 16 on, such a role must subscribe with a password.
+    let hba: String = two.first.value("SHOW hba_file").await;
+    let lines = fs::read_to_string(&hba).unwrap();
+    fs::write(
+        &hba,
+        format!("local all charge_once_mover scram-sha-256\n{lines}"),
+    )
+    .unwrap();
+    movable.logs_all().await;
+
+    let moved = movable.moves_as("charge_once_mover", &secret).await;
+    moved.succeeded();
+    shop.charge("key-1").await.assert_replays(&first);
+    assert!(!movable.log().contains(&secret));
+
+    let superusers =
+        "SELECT count(*) FROM pg_roles WHERE rolname = 'charge_once_mover' AND rolsuper";
+    assert_eq!(two.first.count(superusers).await, 0);
+    let url = as_role(&two.first.url, &format!("charge_once_mover:{secret}"));
+    let mut mover = PgConnection::connect(&url).await.unwrap();
+    // From PostgreSQL 16 on, there is no such function.
+    for (statement, codes) in [
+        ("ALTER ROLE charge_once_mover SUPERUSER", ["42501"; 2]),
+        ("COPY charges TO PROGRAM 'cat'", ["42501"; 2]),
+        (
+            "SELECT charge_once_subscribe('mine', '')",
+            ["P0001", "42883"],
+        ),
+    ] {
+        let denied = sqlx::raw_sql(statement).execute(&mut mover).await;
+        let denied = denied.unwrap_err().into_database_error().unwrap();
+        let code = denied.code().unwrap();
+        assert!(codes.contains(&&*code), "{statement}: {code}");
+    }
     server.stop().await;
     movable.ends().await;
 }

@@ -14,11 +14,16 @@ pub fn postgres_programs() -> String {
 /// Runs the file in a database, and returns what PostgreSQL tells of it. The variables are the
 /// passwords.
 pub fn apply_roles(url: &str, variables: &[(&str, &str)]) -> String {
+    apply("roles.sql", url, variables)
+}
+
+/// Runs another file beside it.
+pub fn apply(file: &str, url: &str, variables: &[(&str, &str)]) -> String {
     let _guard = ONE_AT_A_TIME.lock().unwrap();
     let output = Command::new(format!("{}/psql", postgres_programs()))
         .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"])
         .arg("--file")
-        .arg(root().join("deploy/postgres/roles.sql"))
+        .arg(root().join("deploy/postgres").join(file))
         .arg(url)
         .envs(variables.iter().copied())
         .output()
