@@ -74,9 +74,9 @@ pub enum Command {
     /// Shows what each database keeps and has to do, by its largest accounts, and which moves would
     /// even that out.
     ///
-    /// What an account has to do is counted in events of the last hour, or at the pace of its newest
-    /// 1000. Numbers of rows are estimates of PostgreSQL's statistics. The exit code is 1 if a
-    /// database can't be looked at.
+    /// What an account has to do is counted in events of the last hour, or at the pace of its
+    /// newest 1000. Numbers of rows are estimates of PostgreSQL's statistics. The exit code is 1 if
+    /// a database can't be looked at.
     Shards(shards::ShardsArguments),
     /// Moves accounts between databases.
     #[command(subcommand)]

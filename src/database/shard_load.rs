@@ -58,7 +58,8 @@ pub struct Standby {
     pub behind_ms: Option<i64>,
 }
 
-/// What accounts have and do; `$1` is [`EVENTS_READ_MAX`]. `pg_stats` has the most common accounts of each table, with their shares of its rows.
+/// What accounts have and do; `$1` is [`EVENTS_READ_MAX`]. `pg_stats` has the most common accounts
+/// of each table, with their shares of its rows.
 pub const ACCOUNTS: &str = "
     WITH common AS (
         SELECT account_id, sum(share * reltuples)::bigint AS rows

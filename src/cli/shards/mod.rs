@@ -63,10 +63,10 @@ pub(super) fn run(arguments: &ShardsArguments) -> Result<(), BoxError> {
             (name, looking.await)
         });
         let looked = join_all(looks).await;
-        let told = Told::of(&looked, arguments.plan.filter(|_| is_sharded));
+        let report = ShardReport::of(&looked, arguments.plan.filter(|_| is_sharded));
         match arguments.json {
-            true => print(&told.as_json().to_string())?,
-            false => told.show()?,
+            true => print(&report.as_json().to_string())?,
+            false => report.show()?,
         }
         let mut failed = Vec::new();
         for (name, load) in &looked {
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: &ShardsArguments) -> Result<(), BoxError> {
 }
 
 /// What there is to tell.
-struct Told<'l> {
+struct ShardReport<'l> {
     looked: &'l [Looked],
     names: HashMap<Uuid, &'l str>,
     /// The moves, and what each shard then has to do. `None`: not asked for, or not known, because
@@ -97,12 +97,15 @@ struct Told<'l> {
     plan: Option<(Vec<Proposal>, Vec<Burden>)>,
 }
 
-impl<'l> Told<'l> {
+impl<'l> ShardReport<'l> {
     fn of(looked: &'l [Looked], moves: Option<NonZeroU8>) -> Self {
         let known = looked
             .iter()
             .filter_map(|(name, load)| Some((name, load.as_ref().ok()?)));
         let accounts = known.clone().flat_map(|(_, load)| &load.accounts);
+        let under_way = known.clone().flat_map(|(_, load)| &load.moves);
+        // One that has left, and has not arrived, is no account of either.
+        let named = under_way.filter_map(|one| Some((one.account_id, one.name.as_deref()?)));
         let is_whole = known.clone().count() == looked.len();
         let plan = moves.filter(|_| is_whole).map(|moves| {
             let mut burdens = burdens(known);
@@ -111,7 +114,10 @@ impl<'l> Told<'l> {
         });
         Self {
             looked,
-            names: accounts.map(|one| (one.id, &*one.name)).collect(),
+            names: accounts
+                .map(|one| (one.id, &*one.name))
+                .chain(named)
+                .collect(),
             plan,
         }
     }
@@ -125,15 +131,9 @@ impl<'l> Told<'l> {
         self.names.get(&account).copied().unwrap_or_default()
     }
 
-    /// What brings an account to another shard. A name that a shell may take for something else is
-    /// left to the id.
+    /// What brings an account to another shard.
     fn command(&self, proposal: &Proposal) -> String {
-        let name = self.name(proposal.account);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
-        let account = match !name.is_empty() && name.chars().all(is_plain) {
-            true => name.to_owned(),
-            false => AccountId(proposal.account).to_string(),
-        };
+        let account = typed(self.name(proposal.account), proposal.account);
         format!("charge-once account move {account} --to {}", proposal.to)
     }
 
@@ -152,12 +152,12 @@ impl<'l> Told<'l> {
             let Ok(load) = load else { continue };
             let events = load.events();
             print(&format!(
-                "{name}: {} MB, about {} rows and {} keys, {} accounts, {events} events/h ({} %)",
+                "{name}: {events} events/h ({} %), accounts: {}, size: {} MB, rows: about {}, keys: about {}",
+                percent(events, all),
+                load.accounts.len(),
                 load.bytes / 1_000_000,
                 load.rows,
                 load.keys,
-                load.accounts.len(),
-                percent(events, all),
             ))?;
             for account in largest(load) {
                 let rows = account.rows.map_or("?".to_owned(), |rows| rows.to_string());
@@ -171,22 +171,7 @@ impl<'l> Told<'l> {
                 print(&format!("  {}", told_standby(standby)))?;
             }
             for one in &load.moves {
-                let way = match one.state.starts_with("arri") {
-                    true => "from",
-                    false => "to",
-                };
-                print(&format!(
-                    "  {} moves {way} {}: {} for {} s, {}, {} of log kept for it",
-                    self.told(one.account_id),
-                    one.other,
-                    one.state,
-                    (Utc::now() - one.since).num_seconds(),
-                    match one.is_worked_on {
-                        true => "a command is at work",
-                        false => "NO COMMAND IS AT WORK",
-                    },
-                    kilobytes(one.kept_bytes),
-                ))?;
+                print(&format!("  {}", self.told_move(one)))?;
             }
         }
         let Some((proposals, burdens)) = &self.plan else {
@@ -206,6 +191,23 @@ impl<'l> Told<'l> {
             "Afterwards: {}.",
             then.collect::<Vec<_>>().join(", ")
         ))
+    }
+
+    fn told_move(&self, one: &KnownMove) -> String {
+        let way = match one.state.starts_with("arri") {
+            true => "from",
+            false => "to",
+        };
+        let command = match one.is_worked_on {
+            true => "a command is at work",
+            false => "NO COMMAND IS AT WORK",
+        };
+        let kept = one.kept_bytes.map_or(String::new(), |bytes| {
+            format!(", {} kB of log are kept for it", bytes / 1_000)
+        });
+        let (account, other, state) = (self.told(one.account_id), &one.other, &one.state);
+        let seconds = (Utc::now() - one.since).num_seconds();
+        format!("{account} moves {way} {other}: {state} for {seconds} s, {command}{kept}")
     }
 
     fn as_json(&self) -> Value {
@@ -272,10 +274,13 @@ fn percent(part: i64, all: i64) -> i64 {
     (part * 100 + all / 2).checked_div(all).unwrap_or_default()
 }
 
-fn kilobytes(bytes: Option<i64>) -> String {
-    bytes.map_or("an unknown amount".to_owned(), |bytes| {
-        format!("{} kB", bytes / 1_000)
-    })
+/// An account as a person types it: by its id, where a shell may take its name for something else.
+fn typed(name: &str, id: Uuid) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => AccountId(id).to_string(),
+    }
 }
 
 fn told_standby(standby: &Standby) -> String {
@@ -283,7 +288,10 @@ fn told_standby(standby: &Standby) -> String {
         return "a standby, of which this role sees nothing: GRANT pg_read_all_stats to it"
             .to_owned();
     };
-    let behind = kilobytes(standby.behind_bytes);
+    let behind = match standby.behind_bytes {
+        Some(bytes) => format!("{} kB", bytes / 1_000),
+        None => "an unknown amount".to_owned(),
+    };
     let late = standby.behind_ms.unwrap_or_default();
     format!("standby {name}: {state}, behind by {behind} and {late} ms")
 }
@@ -305,4 +313,23 @@ fn account_to_json(account: &AccountLoad) -> Value {
         "events_per_hour": account.events,
         "rows": account.rows,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_whose_name_a_shell_would_not_leave_alone_is_named_by_its_id() {
+        let id = AccountId(Uuid::nil()).to_string();
+        for (name, expected) in [
+            ("shop_2.eu", "shop_2.eu"),
+            ("", &*id),
+            ("two words", &*id),
+            ("--abort", &*id),
+            ("$(reboot)", &*id),
+        ] {
+            assert_eq!(typed(name, Uuid::nil()), expected);
+        }
+    }
 }

@@ -174,6 +174,7 @@ mod tests {
         for (_, load) in shards.iter_mut().skip(1) {
             load.moves.push(KnownMove {
                 account_id: Uuid::from_u128(1),
+                name: None,
                 state: "arriving".to_owned(),
                 other: "a".to_owned(),
                 since: Utc::now(),
