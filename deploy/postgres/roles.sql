@@ -98,8 +98,8 @@ WITH rights (role, tables, verb, columns, but) AS (
               webhook_deliveries,webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
     -- Of several databases, each knows which one it is. Where replies are sealed, there is an index for it.
-    -- Triggers ask whether an account moves.
-    ('app', '{moving}', 'SELECT', '{account_id,state}', NULL),
+    -- Triggers ask whether an account moves, and metrics tell since when.
+    ('app', '{moving}', 'SELECT', '{account_id,other,since,state}', NULL),
     ('sweeper', '{moving}', 'SELECT', '{account_id,state}', NULL),
     ('reader', '{moving}', 'SELECT', NULL, '{held}'),
     ('app', '{idempotency_seal_migrations,shard,shard_migrations}', 'SELECT', NULL, NULL),

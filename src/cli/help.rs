@@ -43,7 +43,7 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
     let is_in = |list: &[&str]| list.contains(&variable);
     // What every command reads that works on the API's database.
     let is_of_database = is_about(DATABASE) || is_in(DATABASE_TIMES) || is_about(LOGS);
-    // `migrate` always migrates; `check`, `keys` and `account` never do.
+    // `migrate` always migrates; `check`, `keys`, `account` and `shards` never do.
     let is_of_database_without_migration = is_of_database && variable != "MIGRATE_ON_START";
     // A command below another one reads what that one does.
     match command.split(' ').next().unwrap_or_default() {
@@ -54,7 +54,7 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
             !is_of_requests && !is_about(SIMULATOR)
         }
         "processor" => is_about(SIMULATOR) || is_in(SIMULATOR_TOO) || is_about(LOGS),
-        "migrate" | "keys" | "account" => is_of_database_without_migration,
+        "migrate" | "keys" | "account" | "shards" => is_of_database_without_migration,
         "api-key" => is_of_database,
         // Not DATABASE_URL: in the environment of a shop, that is the database of the shop.
         "audit" => is_about(LOGS) || variable == "PG_BIN_DIR",

@@ -19,6 +19,7 @@ mod processor;
 mod serve;
 mod server_check;
 mod session;
+mod shards;
 mod sweep;
 mod webhooks;
 
@@ -70,6 +71,13 @@ pub enum Command {
     /// Shows what is known of an idempotency key, and lists those in flight.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Shows what each database keeps and has to do, by its largest accounts, and which moves would
+    /// even that out.
+    ///
+    /// What an account has to do is counted in events of the last hour, or at the pace of its
+    /// newest 1000. Numbers of rows are estimates of PostgreSQL's statistics. The exit code is 1 if
+    /// a database can't be looked at.
+    Shards(shards::ShardsArguments),
     /// Moves accounts between databases.
     #[command(subcommand)]
     Account(account::AccountCommand),
@@ -137,6 +145,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Keys(command) => keys::run(command),
+        Command::Shards(arguments) => shards::run(&arguments),
         Command::Account(command) => account::run(&command),
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),

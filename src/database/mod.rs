@@ -3,6 +3,7 @@
 
 pub mod embedded;
 pub mod move_account;
+pub mod shard_load;
 
 use std::{sync::LazyLock, time::Duration};
 

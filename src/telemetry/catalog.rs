@@ -135,6 +135,12 @@ metrics! {
         "How often a worker of this process panicked, or ended too early: `checkout_reconciler`, \
          `database_metrics`, `expiry_sweep`, `processor_reconciler`, `request_log` or `webhooks`. It begins again \
          after a pause of up to two minutes.";
+    MOVES = "charge_once_moves", MetricKind::Gauge, ["state"],
+        "Accounts that move from one of several databases to another, by how far they are. Those that are `frozen` \
+         or `leaving` are closed. From the databases, as each one told last.";
+    MOVES_OLDEST = "charge_once_moves_oldest_seconds", MetricKind::Gauge, ["state"],
+        "How long the longest of them has been in that state; 0 if there is none. It grows while a database doesn't \
+         answer.";
     CHECK_VIOLATIONS = "charge_once_check_violations", MetricKind::Gauge, [],
         "Violations that the last `charge-once check` found, up to 100 of each invariant. Absent until a check \
          has come to its end. From the database.";

@@ -8,6 +8,7 @@ use charge_once_service::connections::Failure;
 use charge_once_service::prometheus::{BuildError, Counter, Registry, handles, set_to_now};
 
 use super::catalog as c;
+use crate::database::move_account::MOVE_STATES;
 
 /// All metrics. Cheap to clone; all clones are the same.
 #[derive(Debug, Clone)]
@@ -58,6 +59,12 @@ handles! {
         pub waiting: gauge c::PHASES [kind = kind, state = "waiting"],
         pub in_doubt: gauge c::PHASES_IN_DOUBT [kind = kind],
         pub oldest: gauge c::PHASES_OLDEST [kind = kind],
+    }
+
+    /// Accounts on the move, in one of [`MOVE_STATES`].
+    pub struct MoveHandles(registry, state: &'static str) {
+        pub moves: gauge c::MOVES [state = state],
+        pub oldest: gauge c::MOVES_OLDEST [state = state],
     }
 
     /// What the sweep removes.
@@ -137,6 +144,8 @@ handles! {
             .iter()
             .map(|kind| (*kind, PhaseHandles::of(registry, kind)))
             .collect(),
+        pub moves: [(&'static str, MoveHandles); MOVE_STATES.len()] = MOVE_STATES
+            .map(|state| (state, MoveHandles::of(registry, state))),
         worker_failures: [Counter; WORKERS.len()] = WORKERS
             .map(|worker| registry.counter(&c::WORKER_FAILURES, &[("worker", worker.into())])),
     }

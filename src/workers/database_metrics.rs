@@ -16,7 +16,11 @@ use tokio::{
 };
 
 use crate::{
-    database::{Database, plain},
+    database::{
+        Database,
+        move_account::{KnownMove, furthest, known_moves},
+        plain,
+    },
     idempotency::{self, ExternalEffect, Leased},
     store::{self, last_check::LastCheck},
     telemetry::metrics::Metrics,
@@ -45,7 +49,11 @@ pub async fn run(
 ) {
     let mut ticks = tokio::time::interval(READ_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut looked: Vec<_> = databases.into_iter().map(|one| (one, None)).collect();
+    // An account moves between two databases, and a process that knows one of them would not know
+    // whether it has arrived.
+    let has_moves = databases.len() > 1;
+    let looked = databases.into_iter().map(|one| (one, None, Vec::new()));
+    let mut looked: Vec<_> = looked.collect();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -53,28 +61,49 @@ pub async fn run(
         }
         metrics.registry.tidy_up();
         // Those that don't answer all take their time at once.
-        let looks = looked.iter_mut().map(async |(database, connection)| {
-            // Taken out, so that a connection in doubt is closed and not used again.
-            let looking = look(database, connection.take(), &metrics);
-            match timeout(deadline, looking).await {
-                Ok(Ok((clean, seen))) => {
-                    *connection = Some(clean);
-                    return Some(seen);
+        let looks = looked
+            .iter_mut()
+            .map(async |(database, connection, moves)| {
+                // Taken out, so that a connection in doubt is closed and not used again.
+                let looking = async {
+                    let looked = look(database, connection.take(), &metrics);
+                    let (mut clean, seen) = looked.await?;
+                    if has_moves {
+                        *moves = known_moves(&mut clean).await?;
+                    }
+                    Ok((clean, seen))
+                };
+                match timeout(deadline, looking).await {
+                    Ok(Ok((clean, seen))) => {
+                        *connection = Some(clean);
+                        return Some(seen);
+                    }
+                    Ok(Err(error)) => tracing::warn!(
+                        error = plain(&error),
+                        "metrics can't be read from the database"
+                    ),
+                    Err(_) => tracing::warn!("metrics were not read from the database in time"),
                 }
-                Ok(Err(error)) => tracing::warn!(
-                    error = plain(&error),
-                    "metrics can't be read from the database"
-                ),
-                Err(_) => tracing::warn!("metrics were not read from the database in time"),
-            }
-            None
-        });
+                None
+            });
         let seen: Vec<_> = join_all(looks).await;
         let is_whole = seen.iter().all(Option::is_some);
         // Half of a sum would look like an improvement.
         if is_whole && let Some(seen) = seen.into_iter().flatten().reduce(Seen::and) {
             seen.show(&metrics);
         }
+        // A database that has closed an account and doesn't answer has not opened it.
+        show_moves(&metrics, looked.iter().flat_map(|(_, _, moves)| moves));
+    }
+}
+
+fn show_moves<'m>(metrics: &Metrics, moves: impl Iterator<Item = &'m KnownMove>) {
+    let moves = furthest(moves);
+    for (state, handles) in &metrics.moves {
+        let is_there = |one: &&&KnownMove| one.state == *state;
+        let since = moves.iter().filter(is_there).map(|one| one.since);
+        handles.moves.set(value(since.clone().count()));
+        handles.oldest.set(age(since.min()));
     }
 }
 

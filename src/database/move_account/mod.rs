@@ -15,6 +15,7 @@
 //! 5. The old home compares its rows with those of the new one by their hashes, and forgets them.
 
 mod freeze;
+mod known;
 mod replication;
 mod tables;
 
@@ -24,7 +25,10 @@ use charge_once_postgres::api_keys::REMEMBERED_FOR;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
-pub use self::tables::unknown as unknown_tables;
+pub use self::{
+    known::{KnownMove, MOVE_STATES, furthest, known_moves},
+    tables::unknown as unknown_tables,
+};
 use super::{Database, plain};
 
 /// What a move has just done. A move that ends behind one of these goes on from there.

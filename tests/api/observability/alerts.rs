@@ -11,7 +11,9 @@ use regex::Captures;
 use tokio::time::interval;
 use uuid::{NoContext, Timestamp};
 
-use crate::support::{harness::IMPATIENT, prelude::*, processor, webhooks::PENDING};
+use crate::support::{
+    harness::IMPATIENT, prelude::*, processor, sharding::second, webhooks::PENDING,
+};
 
 /// How much faster time passes. Five minutes are six seconds: a dozen scrapes.
 const HASTE: u32 = 50;
@@ -19,7 +21,7 @@ const HASTE: u32 = 50;
 /// How long alerts may take to fire: the slowest waits for 24 seconds, after a window of 18.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Few connections for each server: there are nine, in front of a PostgreSQL that other tests use
+/// Few connections for each server: there are ten, in front of a PostgreSQL that other tests use
 /// too.
 const MODEST: &[(&str, &str)] = &[("POOL_CONNECTIONS", "3"), ("BATCH_CONNECTIONS", "1")];
 
@@ -339,6 +341,25 @@ async fn file_descriptors_run_out(trouble: &mut Trouble) {
     trouble.keep(server);
 }
 
+/// Two accounts were on their way from one database to another when the commands that moved them
+/// were killed.
+async fn moves_stand_still(trouble: &mut Trouble) {
+    let (first, other) = (
+        TestDatabase::create_unsharded().await,
+        TestDatabase::create_empty().await,
+    );
+    let shards = second(&other.url);
+    let variables = [MODEST, &[("SHARD_URLS", &*shards)]].concat();
+    let (server, scraper) = TestServer::start_with_metrics(first, &variables).await;
+    let moves = "INSERT INTO moving (account_id, state, other, since)
+                 SELECT gen_random_uuid(), state, 'main', now() - interval '2 hours'
+                   FROM unnest(ARRAY['frozen', 'copying']) AS state";
+    other.execute(moves).await;
+    let alerts = "ChargeOnceAccountClosedByMove ChargeOnceMoveUnfinished";
+    trouble.at("charge-once-moving", &[&scraper], alerts);
+    trouble.keep((server, other));
+}
+
 async fn every_replica_is_dead(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let start = || ServerProcess::start_with_metrics(Stdio::null(), &database, MODEST);
@@ -404,6 +425,7 @@ async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fau
     a_row_is_locked(&mut trouble).await;
     workers_have_no_success(&mut trouble).await;
     file_descriptors_run_out(&mut trouble).await;
+    moves_stand_still(&mut trouble).await;
     every_replica_is_dead(&mut trouble).await;
     let database = TestDatabase::create().await;
     let address = lasting_address();

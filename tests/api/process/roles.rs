@@ -62,6 +62,7 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert_eq!(database.count(recorded).await, 0);
     printed_by(&["keys", "list", "--in-flight"], &variables(&reader));
     printed_by(&["sweep", "--dry-run"], &variables(&reader));
+    printed_by(&["shards"], &variables(&reader));
     database.expire_records().await;
     let swept = Run::of(run(&["sweep"], &variables(&sweeper)));
     let left = "test accounts that ended are left to the servers";

@@ -150,6 +150,8 @@ async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
     assert_eq!(told.len(), 1, "{told:#?}");
     assert_has(&told[0], "WARN");
     assert_has(&told[0], "set synchronous_standby_names");
+    let shown = database.printed_by("shards");
+    assert_has(&shown, "  standby pg_receivewal: ");
     // A role without a right on statistics sees as much.
     database.execute("CREATE ROLE visitor LOGIN").await;
     let grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO visitor";
@@ -157,6 +159,8 @@ async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
     let url = as_role(&database.url, "visitor");
     let output = run(&["check"], &[("DATABASE_URL", &url), ("RUST_LOG", "warn")]);
     assert!(text(&output.stderr).contains("set synchronous_standby_names"));
+    let shown = printed_by(&["shards"], &[("DATABASE_URL", &url)]);
+    assert_has(&shown, "a standby, of which this role sees nothing");
 
     // One that COMMIT waits for, as soon as it is there.
     wait_for("pg_receivewal", &database).await;

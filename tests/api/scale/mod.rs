@@ -8,6 +8,7 @@ mod moves;
 mod neighbors;
 mod plans;
 mod retention;
+mod shard_load;
 mod shards;
 pub mod statements;
 mod strangers;

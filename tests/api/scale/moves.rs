@@ -22,17 +22,17 @@ const LOGICAL: [(&str, &str); 5] = [
 ];
 
 /// A service with two databases, between which accounts can move.
-struct Movable {
-    two: Two,
+pub(super) struct Movable {
+    pub(super) two: Two,
     /// Of the account `shop`, which lives in the second one.
-    key: String,
+    pub(super) key: String,
     account: Uuid,
     postgres: EmbeddedPostgres,
     folder: TempDir,
 }
 
 impl Movable {
-    async fn prepared() -> Self {
+    pub(super) async fn prepared() -> Self {
         let folder = scratch();
         let mut settings = embedded::settings(folder.path().to_owned(), None);
         let parameters = LOGICAL.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -63,7 +63,7 @@ impl Movable {
     }
 
     /// The move to a database, with servers that remember no home for long.
-    async fn to(&self, target: &str) -> Move {
+    pub(super) async fn to(&self, target: &str) -> Move {
         self.told(target, None).await
     }
 
@@ -88,7 +88,7 @@ impl Movable {
     }
 
     /// A move that is killed right after this step.
-    async fn killed_after(&self, target: &str, last: MoveStep) {
+    pub(super) async fn killed_after(&self, target: &str, last: MoveStep) {
         let mut tell = |progress| match progress {
             Progress::Done(step) if step == last => Err(MoveError::Stopped),
             Progress::Done(_) | Progress::Waits(_) => Ok(()),
@@ -168,7 +168,7 @@ impl Movable {
         moved
     }
 
-    async fn ends(self) {
+    pub(super) async fn ends(self) {
         self.two.run("check").await.succeeded();
         self.stop().await;
     }
@@ -775,6 +775,7 @@ async fn the_roles_of_servers_and_sweeps_need_no_more_where_accounts_may_move() 
     let shop = server.client.with_api_key(&key);
     assert_eq!(shop.charge("key-1").await.status, 201);
     printed_by(&["api-key", "create", "--account", "shop"], &app);
+    printed_by(&["shards"], &app);
     two.other.expire_records().await;
     let swept = printed_by(&["sweep"], &sweeper);
     assert_has(&swept, "Removed 1 expired");

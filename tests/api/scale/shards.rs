@@ -49,7 +49,7 @@ impl Two {
     }
 
     /// The same, but the second database is reached through `url`.
-    fn through(&self, url: &str) -> Self {
+    pub(super) fn through(&self, url: &str) -> Self {
         Self {
             first: self.first.clone(),
             other: self.other.clone(),
