@@ -165,8 +165,9 @@ async fn sweep_batch(
         Swept,
         r#"
         WITH this_sweep AS MATERIALIZED (
-            SELECT $2::interval IS NULL AND EXISTS (SELECT FROM idempotency_tombstones)
-                   AS would_forget),
+            SELECT $2::interval IS NULL
+                   AND EXISTS (SELECT FROM idempotency_tombstones
+                                WHERE id = '00000000-0000-0000-0000-000000000000') AS would_forget),
         dead AS MATERIALIZED (
             SELECT ctid
               FROM idempotency_keys

@@ -27,7 +27,7 @@ const OF_MANY_ACCOUNTS: [&str; 20] = [
     "refused.outcome = 'declined'",
     "WHERE operation = $1 AND kind = $4",
     // The sweep removes expired keys, and closes test accounts.
-    "WITH dead AS MATERIALIZED",
+    "WITH this_sweep AS MATERIALIZED",
     "account.test_until <= now() - interval",
     // The reconciler looks for work, and takes over a lease.
     "SELECT EXISTS ( SELECT FROM idempotency_leases",
