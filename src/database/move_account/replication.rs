@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, postgres::types::Oid};
 use url::Url;
 
 use super::{LOOK_PAUSE, Move, MoveError, MoveStep, Progress, Tell, refused, tables};
@@ -252,15 +252,44 @@ impl Move {
     }
 
     pub(super) async fn drop_subscription(&mut self) -> Result<(), MoveError> {
-        let exists = "SELECT EXISTS (SELECT FROM pg_subscription
-                        WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))";
-        let exists = sqlx::query_scalar(exists).bind(&self.name);
-        if exists.fetch_one(&mut self.target.session).await? {
-            let mut tx = self.target.session.begin().await?;
-            drop_subscription(&mut tx, &self.name).await?;
-            tx.commit().await?;
-        }
+        let id = "SELECT oid FROM pg_subscription
+                   WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let id = sqlx::query_scalar(id).bind(&self.name);
+        let Some(Oid(id)) = id.fetch_optional(&mut self.target.session).await? else {
+            return Ok(());
+        };
+        let disable = format!("ALTER SUBSCRIPTION {} DISABLE", self.name);
+        self.target.run(&disable).await?;
+        self.end_copies(id).await?;
+        let mut tx = self.target.session.begin().await?;
+        drop_subscription(&mut tx, &self.name).await?;
+        tx.commit().await?;
         Ok(())
+    }
+
+    /// Ends the copies of single tables. To drop a subscription that copies, PostgreSQL waits for
+    /// them, and where both databases are of one server, they may wait for that transaction: nothing
+    /// finds this deadlock.
+    async fn end_copies(&mut self, subscription: u32) -> Result<(), MoveError> {
+        let copies = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots
+                       WHERE starts_with(slot_name, format('pg_%s_sync_', $1)) AND active_pid IS NOT NULL";
+        let workers =
+            "SELECT count(*) FROM pg_stat_subscription WHERE subname = $1 AND pid IS NOT NULL";
+        let until = Instant::now() + END_LIMIT;
+        loop {
+            let copies = sqlx::query_scalar(copies).bind(Oid(subscription));
+            let copies: i64 = copies.fetch_one(&mut self.source.session).await?;
+            let workers = sqlx::query_scalar(workers).bind(&self.name);
+            let workers: i64 = workers.fetch_one(&mut self.target.session).await?;
+            if copies + workers == 0 {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let limit = END_LIMIT.as_secs();
+                return refused(format!("the copy did not end within {limit} s"));
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
     }
 
     /// The slot and the publication of the old home. The process that served the new home may need
