@@ -294,7 +294,6 @@ async fn watch_over(
     let (mut checked, mut last_made) = (Instant::now(), Instant::now());
     loop {
         seconds.tick().await;
-        homes::no_webhook_repeats(world, &load.history);
         if let Some(stuck) = world.moves.stuck() {
             load.history.violate("G8", stuck);
         }
@@ -322,6 +321,7 @@ async fn watch_over(
             }
             let history = &load.history;
             homes::are_one_at_a_time(world, &homes, history, &accounts, false).await?;
+            homes::no_webhook_repeats(world, &homes, history).await?;
             match world.profile.has_processor {
                 true => processor::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),
@@ -373,7 +373,8 @@ async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) ->
         let one_home = homes::are_one_at_a_time(world, &homes, history, accounts, true).await;
         history.checked("the homes of keys could not be read", one_home);
     }
-    homes::no_webhook_repeats(world, history);
+    let repeats = homes::no_webhook_repeats(world, &homes, history).await;
+    history.checked("the attempts at webhooks could not be read", repeats);
     let accounts = accounts.iter();
     for (accounts, home) in accounts.flat_map(|all| homes.iter().map(move |home| (all, home))) {
         let Home { pool, history, .. } = home;

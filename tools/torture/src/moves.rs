@@ -27,8 +27,8 @@ use crate::{
     world::World,
 };
 
-/// How long the command may take before it is killed: a move takes 20 seconds without faults.
-const COMMAND_LIMIT: Duration = Duration::from_secs(40);
+/// How long the command may take before it is killed. Without faults and neighbors, 20 s.
+const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
 /// How many lines the command says of a move, at least.
 const STEPS: usize = 18;
@@ -43,8 +43,8 @@ const RUNS_MAX: usize = 16;
 /// How many moves may be undone before each database has an account.
 const ROUNDS_MAX: usize = 10;
 
-/// How long what a fault has left behind may last: a claim of a webhook lives for 4 s.
-pub(crate) const CALM_AFTER: Duration = Duration::from_secs(5);
+/// How long what a fault has left behind may last: a claim of a webhook lives for 6 s.
+const CALM_AFTER: Duration = Duration::from_secs(7);
 
 /// How a run of the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub(crate) struct Moves {
     /// Each fault reads it, and a move without other faults writes it.
     pub(crate) faults: RwLock<()>,
     open: Mutex<Option<Way>>,
+    /// Whether the last run said that the move must be undone, or can't be.
+    advised: Mutex<Option<bool>>,
     runs: Mutex<Vec<Run>>,
     calms: Mutex<Vec<Calm>>,
 }
@@ -115,6 +117,7 @@ impl Moves {
             looks: tokio::sync::Mutex::default(),
             faults: RwLock::default(),
             open: Mutex::default(),
+            advised: Mutex::default(),
             runs: Mutex::default(),
             calms: Mutex::default(),
         })
@@ -153,7 +156,8 @@ impl Moves {
     }
 }
 
-/// Moves accounts until it is dropped. During every third move, no other fault is made.
+/// Moves accounts until it is dropped. During every third move, no other fault is made, and the
+/// first one is not even killed: so each run has one that nothing disturbs.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng) {
     let (moves, databases) = (&world.moves, world.clusters().len());
     if world.shards.is_empty() {
@@ -176,7 +180,8 @@ pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng) {
             rest = Some(moves.faults.write().await);
             sleep(CALM_AFTER).await;
             lock(&moves.calms).push((Utc::now(), None));
-            while runs < RUNS_MAX && !run(world, runs, 0.3, random).await {
+            let killed = if number == 0 { 0.0 } else { 0.4 };
+            while runs < RUNS_MAX && !run(world, runs, killed, random).await {
                 runs += 1;
             }
             moves.end_calm();
@@ -233,7 +238,8 @@ async fn run(world: &World, number: usize, killed: f64, random: &mut ChaCha12Rng
     };
     let (name, to) = (name_of(world, account), world.name_of(target));
     let mut arguments = vec!["account", "move", name, "--to", to];
-    if number > 0 && random.random_ratio(1, 2) {
+    let advised = lock(&moves.advised).take();
+    if number > 0 && advised.unwrap_or(random.random_ratio(1, 3)) {
         arguments.push("--abort");
     }
     let killed_at = random.random_bool(killed).then(|| {
@@ -257,6 +263,11 @@ async fn run(world: &World, number: usize, killed: f64, random: &mut ChaCha12Rng
     {
         *home = target;
     }
+    *lock(&moves.advised) = match &*said {
+        said if said.contains("and begin anew") => Some(true),
+        said if said.contains("run it without --abort") => Some(false),
+        _ => None,
+    };
     let is_over = matches!(end, End::Moved | End::Undone);
     if is_over {
         *lock(&moves.open) = None;
