@@ -294,11 +294,18 @@ async fn watch_over(
     let (mut checked, mut last_made) = (Instant::now(), Instant::now());
     loop {
         seconds.tick().await;
-        if let Some(stuck) = world.moves.stuck() {
-            load.history.violate("G8", stuck);
+        // While an account is under way, too. What can't be asked now is asked at the end.
+        let homes = world.homes(&load.history);
+        let repeats = homes::no_webhook_repeats(world, &homes, &load.history);
+        let _ = tokio::time::timeout(LOOK_LIMIT, repeats).await;
+        for (rule, what) in world.moves.wrong() {
+            load.history.violate(rule, what);
         }
         if load.history.has_violations() && found_after.is_none() {
             *found_after = Some(began.elapsed());
+            for violation in load.history.totals().violations.iter().take(3) {
+                eprintln!("{name}: {}: {}", violation.rule, violation.what);
+            }
             if arguments.fail_fast {
                 return;
             }
@@ -310,7 +317,6 @@ async fn watch_over(
         let Ok(_stays) = world.moves.looks.try_lock() else {
             continue;
         };
-        let homes = world.homes(&load.history);
         checked = Instant::now();
         let checking = async {
             let accounts = database::account_ids(&homes, &load.accounts).await?;
@@ -321,7 +327,6 @@ async fn watch_over(
             }
             let history = &load.history;
             homes::are_one_at_a_time(world, &homes, history, &accounts, false).await?;
-            homes::no_webhook_repeats(world, &homes, history).await?;
             match world.profile.has_processor {
                 true => processor::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),

@@ -33,6 +33,9 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// How many lines the command says of a move, at least.
 const STEPS: usize = 18;
 
+/// What the command says if it finds rows that are not the same in both homes.
+const DIFFERING: &str = "are not at the new home as they were at the old one";
+
 /// How often the command is run while other faults are made. Then they rest until the move is over,
 /// so that accounts are looked at in time.
 const RUNS_UNDER_FAULTS: usize = 4;
@@ -86,6 +89,8 @@ pub(crate) struct Moves {
     /// Each fault reads it, and a move without other faults writes it.
     pub(crate) faults: RwLock<()>,
     open: Mutex<Option<Way>>,
+    /// Lines of the command.
+    differing: Mutex<Vec<String>>,
     /// Whether the last run said that the move must be undone, or can't be.
     advised: Mutex<Option<bool>>,
     runs: Mutex<Vec<Run>>,
@@ -117,6 +122,7 @@ impl Moves {
             looks: tokio::sync::Mutex::default(),
             faults: RwLock::default(),
             open: Mutex::default(),
+            differing: Mutex::default(),
             advised: Mutex::default(),
             runs: Mutex::default(),
             calms: Mutex::default(),
@@ -145,14 +151,21 @@ impl Moves {
         }
     }
 
-    /// The move that [`RUNS_MAX`] runs have neither made nor undone.
-    pub(crate) fn stuck(&self) -> Option<String> {
-        let (account, to) = (*lock(&self.open))?;
-        let runs = lock(&self.runs);
-        let runs = runs.iter().rev();
-        let of_it = runs.take_while(|run| !matches!(run.end, End::Moved | End::Undone));
-        let is_stuck = of_it.count() >= RUNS_MAX;
-        is_stuck.then(|| format!("a move of account {account} to database {to} has no end"))
+    /// What the command said of two homes that both were written to, and the move that [`RUNS_MAX`]
+    /// runs have neither made nor undone: rules, and what breaks them.
+    pub(crate) fn wrong(&self) -> Vec<(&'static str, String)> {
+        let differing = lock(&self.differing);
+        let mut wrong: Vec<_> = differing.iter().map(|line| ("G6", line.clone())).collect();
+        if let Some((account, to)) = *lock(&self.open) {
+            let runs = lock(&self.runs);
+            let runs = runs.iter().rev();
+            let of_it = runs.take_while(|run| !matches!(run.end, End::Moved | End::Undone));
+            if of_it.count() >= RUNS_MAX {
+                let what = format!("a move of account {account} to database {to} has no end");
+                wrong.push(("G8", what));
+            }
+        }
+        wrong
     }
 }
 
@@ -211,8 +224,10 @@ pub(crate) async fn finish(world: &World, random: &mut ChaCha12Rng, history: &Hi
         while runs < RUNS_MAX && !run(world, runs, 0.0, random).await {
             runs += 1;
         }
-        if let Some(stuck) = moves.stuck() {
-            history.violate("G8", stuck);
+        for (rule, what) in moves.wrong() {
+            history.violate(rule, what);
+        }
+        if is_open(world) {
             return;
         }
         let homes = lock(&moves.homes).clone();
@@ -263,6 +278,8 @@ async fn run(world: &World, number: usize, killed: f64, random: &mut ChaCha12Rng
     {
         *home = target;
     }
+    let differing = said.lines().filter(|line| line.contains(DIFFERING));
+    lock(&moves.differing).extend(differing.map(str::to_owned));
     *lock(&moves.advised) = match &*said {
         said if said.contains("and begin anew") => Some(true),
         said if said.contains("run it without --abort") => Some(false),
