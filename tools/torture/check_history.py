@@ -16,6 +16,7 @@ import sys
 import uuid
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from urllib.parse import parse_qsl
 
 # An expiry has whole seconds, and a transaction may begin so long before it has its key.
@@ -76,10 +77,13 @@ class Run:
     """A history and a dump, and what is wrong with them."""
     def __init__(self, history, dump):
         self.found, self.lines, self.tables = {}, defaultdict(list), defaultdict(list)
-        self.shards = defaultdict(set)
+        self.shards, self.notes = defaultdict(set), []
         for line in lines(history):
             self.lines[line["event"]].append(line)
         for line in lines(dump):
+            if line["table"] == "executions":
+                self.notes.append((line["row"], line["shard"]))
+                continue
             self.tables[line["table"]].append(line["row"])
             self.shards[line["row"].get("account_id", line["row"].get("id"))].add(line.get("shard"))
         [self.run] = self.lines["run"]
@@ -124,7 +128,7 @@ class Run:
 
     def check(self):
         for check in (self.one_effect, self.nothing_lost, self.nothing_unasked, self.one_answer, self.money,
-                      self.intents, self.processor, self.accounts, self.given_up, self.remembered):
+                      self.intents, self.processor, self.accounts, self.homes, self.given_up, self.remembered):
             check()
 
     def one_effect(self):
@@ -159,7 +163,7 @@ class Run:
 
     def apart(self, what, times, window, text):
         ordered = sorted((at, execution) for execution, at in times.items())
-        for (first, one), (second, other) in zip(ordered, ordered[1:]):
+        for (first, one), (second, other) in pairwise(ordered):
             if second - first < window - ROUNDING:
                 self.violate("G1", f"{what}: {one} and {other} {text}")
 
@@ -304,6 +308,31 @@ class Run:
             if read["status"] != (200 if own else 404):
                 self.violate("G2" if own else "G6", f"{read['account']} read {read['object']}: {read['status']}")
         self.once("G6", {name: len(self.shards[id]) for id, name in self.names.items()}, "lives in a shard")
+
+    def homes(self):
+        """G1, G2 and G6: a key is executed in one home, and an account acts in one at a time, and ends in the last."""
+        noted, homes, acts, moves = set(), defaultdict(set), defaultdict(list), defaultdict(list)
+        for row, shard in self.notes:
+            key = (self.names.get(row["account_id"], row["account_id"]), row["key"])
+            noted.add((*key, row["request_id"]))
+            homes[key].add(shard)
+            acts[key[0]].append((datetime.fromisoformat(row["at"]), shard))
+        for key, shards in homes.items():
+            if len(shards) > 1:
+                self.violate("G1", f"{key} was executed in the homes {sorted(shards)}")
+        for one in self.stored if self.notes else []:
+            if (*one["key"], one["execution"]) not in noted:
+                self.violate("G2", f"{one['execution']} was answered, and no home has executed it")
+        for one in self.lines["move"]:
+            moves[one["account"]] += [one["to"]] if one["end"] == "moved" else []
+        for account, all in acts.items():
+            changes = sum(one != other for (_, one), (_, other) in pairwise(sorted(all)))
+            if changes > len(moves[account]):
+                count = f"{changes} changes, and {len(moves[account])} moves"
+                self.violate("G6", f"{account} acted in two homes at a time: {count}")
+        for id, name in self.names.items():
+            if moves[name] and self.shards[id] != {moves[name][-1]}:
+                self.violate("G6", f"{name} was moved to {moves[name][-1]}, and has rows in {sorted(self.shards[id])}")
 
     def given_up(self):
         """G10: a key that was given up has no effect in its window, or the outcome that was told."""

@@ -115,11 +115,13 @@ impl Drop for Disk {
 }
 
 impl Cluster {
-    /// Starts PostgreSQL below `folder`, which must not exist.
-    pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
+    /// Starts PostgreSQL below `folder`, which must not exist, with these parameters.
+    pub(crate) async fn start(folder: &Path, parameters: &[(&str, &str)]) -> anyhow::Result<Self> {
         let disk = Disk::mount(folder)?;
-        let postgres =
-            EmbeddedPostgres::start(EmbeddedSettings::new(DATABASE, folder.join("data"))).await?;
+        let mut settings = EmbeddedSettings::new(DATABASE, folder.join("data"));
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        settings.parameters = parameters.iter().map(owned).collect();
+        let postgres = EmbeddedPostgres::start(settings).await?;
         let options = postgres.connect_options();
         let socket = options
             .get_socket()

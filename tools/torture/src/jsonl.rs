@@ -62,6 +62,12 @@ const TABLES: [(&str, &str); 15] = [
     ("operations", WHOLE),
 ];
 
+/// Where keys were executed, in each of several databases.
+const EXECUTIONS: [(&str, &str); 1] = [(
+    "executions",
+    "SELECT to_jsonb(one) FROM torture.executions AS one ORDER BY at",
+)];
+
 /// Those of the processor.
 const PROCESSORS: [(&str, &str); 2] = [
     ("processor.charges", WHOLE),
@@ -94,6 +100,9 @@ pub(crate) async fn write(
     let mut file = create("dump")?;
     for Home { name, pool, .. } in world.homes(history) {
         dump(&mut file, &pool, &TABLES, name).await?;
+        if name.is_some() {
+            dump(&mut file, &pool, &EXECUTIONS, name).await?;
+        }
         pool.close().await;
     }
     if world.profile.has_processor {
@@ -177,6 +186,15 @@ fn lines(world: &World, history: &History, faults: &Faults, seed: u64) -> Vec<Va
             "fault": fault.name,
         });
         lines.push((fault.began, line));
+    }
+    for run in world.moves.runs() {
+        let (at, until) = (time(run.began), time(run.ended));
+        let end = format!("{:?}", run.end).to_lowercase();
+        let line = json!({
+            "event": "move", "at": at, "until": until, "account": name_of(run.account),
+            "to": run.to, "end": end,
+        });
+        lines.push((run.began, line));
     }
     lines.sort_by_key(|(at, _)| *at);
     let began = lines.first().map(|(at, _)| time(*at));

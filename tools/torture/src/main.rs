@@ -13,6 +13,7 @@ mod ids;
 mod intents;
 mod jsonl;
 mod load;
+mod moves;
 mod nemesis;
 mod pair;
 mod profile;
@@ -43,7 +44,7 @@ use tokio::{
 
 use crate::{
     checks::{
-        database, processor,
+        database, homes, processor,
         recovery::{self, Recovered},
     },
     cluster::{DATABASE, PROCESSOR_DATABASE},
@@ -183,6 +184,7 @@ async fn run(
     let lasted = began.elapsed().as_secs();
     eprintln!("{name}: {lasted} s of faults are over; checking");
     history.checked("not every fault could be ended", world.heal().await);
+    moves::finish(&world, random, &history).await;
     let recovered = check(&world, &load, &history, seed).await;
     let histories = arguments.histories.clone();
     let by_default = (!arguments.discard).then(|| arguments.folder.join("histories"));
@@ -201,7 +203,9 @@ async fn run(
         totals: &totals,
         faults: &faults,
         recovered: &recovered,
+        runs: world.moves.runs(),
         deliveries: world.received.deliveries(),
+        repeated: world.received.repeated().len(),
         evidence: evidence(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
@@ -285,14 +289,23 @@ async fn watch_over(
 ) {
     let pool = world.cluster.pool(DATABASE);
     let processors = world.cluster.pool(PROCESSOR_DATABASE);
-    let homes = world.homes(&load.history);
     let name = world.profile.name;
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     let (mut checked, mut last_made) = (Instant::now(), Instant::now());
     loop {
         seconds.tick().await;
+        // While an account is under way, too. What can't be asked now is asked at the end.
+        let homes = world.homes(&load.history);
+        let repeats = homes::no_webhook_repeats(world, &homes, &load.history);
+        let _ = tokio::time::timeout(LOOK_LIMIT, repeats).await;
+        for (rule, what) in world.moves.wrong() {
+            load.history.violate(rule, what);
+        }
         if load.history.has_violations() && found_after.is_none() {
             *found_after = Some(began.elapsed());
+            for violation in load.history.totals().violations.iter().take(3) {
+                eprintln!("{name}: {}: {}", violation.rule, violation.what);
+            }
             if arguments.fail_fast {
                 return;
             }
@@ -300,6 +313,10 @@ async fn watch_over(
         if checked.elapsed() < CHECKPOINT {
             continue;
         }
+        // An account that is under way has rows in two databases.
+        let Ok(_stays) = world.moves.looks.try_lock() else {
+            continue;
+        };
         checked = Instant::now();
         let checking = async {
             let accounts = database::account_ids(&homes, &load.accounts).await?;
@@ -308,6 +325,8 @@ async fn watch_over(
                 database::at_any_moment(pool, history, &accounts, &world.profile).await?;
                 home.is_no_other_account_s(&accounts).await?;
             }
+            let history = &load.history;
+            homes::are_one_at_a_time(world, &homes, history, &accounts, false).await?;
             match world.profile.has_processor {
                 true => processor::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),
@@ -355,6 +374,12 @@ async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) ->
     }
     let accounts = database::account_ids(&homes, &world.accounts).await;
     let accounts = history.checked("the accounts could not be read", accounts);
+    if let Some(accounts) = &accounts {
+        let one_home = homes::are_one_at_a_time(world, &homes, history, accounts, true).await;
+        history.checked("the homes of keys could not be read", one_home);
+    }
+    let repeats = homes::no_webhook_repeats(world, &homes, history).await;
+    history.checked("the attempts at webhooks could not be read", repeats);
     let accounts = accounts.iter();
     for (accounts, home) in accounts.flat_map(|all| homes.iter().map(move |home| (all, home))) {
         let Home { pool, history, .. } = home;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::{
     client::http,
     cluster::{Cluster, DATABASE},
-    failover, history,
+    failover, history, moves,
     proxy::{NetworkFault, Proxy},
     replica::Process,
     world::{LEASE, Replica, World},
@@ -101,7 +101,7 @@ const OVERLAPPING: [(Kind, usize); 7] = [
 const FAILOVERS: [(Kind, usize); 2] = [(Kind::FailOver, 3), (Kind::LoseStandby, 2)];
 
 /// Makes faults until it is dropped: those of the whole deck one after the other, and beside them
-/// those that may overlap, and those of shards.
+/// those that may overlap, and those of shards, whose accounts move.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex<Faults>) {
     let mut second = ChaCha12Rng::from_rng(random);
     let third = world
@@ -115,11 +115,13 @@ pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex
         }
     };
     let mut fourth = ChaCha12Rng::from_rng(random);
+    let mut fifth = ChaCha12Rng::from_rng(&mut fourth);
     tokio::join!(
         failing_over,
         deal(world, &DECK, 200..=900, random, faults),
         deal(world, &OVERLAPPING, 1_000..=4_000, &mut second, faults),
         shards::rage(world, &mut fourth, faults),
+        moves::rage(world, &mut fifth),
     );
 }
 
@@ -137,8 +139,11 @@ async fn deal(
         deck.shuffle(random);
         for kind in &deck {
             // A fault that can't be made in this profile takes no time.
+            let is_allowed = world.moves.faults.read().await;
             let began = Utc::now();
-            if let Some(name) = strike(world, *kind, random).await {
+            let made = strike(world, *kind, random).await;
+            drop(is_allowed);
+            if let Some(name) = made {
                 let ended = Utc::now();
                 history::lock(faults).push(FaultMade { name, began, ended });
                 pause(random, *between.start(), *between.end()).await;

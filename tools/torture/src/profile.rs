@@ -81,6 +81,14 @@ impl Profile {
         }
     }
 
+    /// What PostgreSQL is started with: accounts move by logical replication.
+    pub(crate) fn server_parameters(&self) -> &'static [(&'static str, &'static str)] {
+        match self.shards {
+            [] => &[],
+            _ => &[("wal_level", "logical"), ("max_worker_processes", "16")],
+        }
+    }
+
     pub(crate) fn expires(&self) -> bool {
         self.retention < DAY
     }

@@ -14,6 +14,7 @@ use crate::{
     checks::recovery::Recovered,
     cluster::DATABASE,
     history::{Looks, SharedKey, Totals, Violation, lock},
+    moves::{End, Run},
     nemesis::Faults,
     pair::Standby,
     profile::Profile,
@@ -37,7 +38,10 @@ pub(crate) struct Report<'a> {
     pub(crate) totals: &'a Totals,
     pub(crate) faults: &'a Faults,
     pub(crate) recovered: &'a Recovered,
+    /// Of the command that moves accounts.
+    pub(crate) runs: Vec<Run>,
     pub(crate) deliveries: u64,
+    pub(crate) repeated: usize,
     /// What the database holds of the keys of each violation that is shown.
     pub(crate) evidence: Vec<String>,
 }
@@ -72,6 +76,14 @@ impl Report<'_> {
         for (fault, count) in kinds {
             println!("  {count:>8}  {fault}");
         }
+        if !self.runs.is_empty() {
+            let runs_of = |end| self.runs.iter().filter(|run| run.end == end).count();
+            let (moved, undone) = (runs_of(End::Moved), runs_of(End::Undone));
+            let (killed, failed) = (runs_of(End::Killed), runs_of(End::Failed));
+            println!(
+                "moves          {moved} made, {undone} undone; the command was killed {killed} times, and failed {failed}"
+            );
+        }
         let Looks { made, missed } = totals.looks;
         println!("looks          {made} at the database meanwhile, {missed} missed");
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
@@ -81,7 +93,10 @@ impl Report<'_> {
         for outage in &recovered.outages {
             println!("outage         {outage}");
         }
-        println!("webhooks       {} attempts received", self.deliveries);
+        let (attempts, repeated) = (self.deliveries, self.repeated);
+        println!(
+            "webhooks       {attempts} attempts received, {repeated} of what was received before"
+        );
         println!(
             "replicas       at most {} MiB and {} file descriptors",
             totals.most_used.resident_mib, totals.most_used.descriptors

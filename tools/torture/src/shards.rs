@@ -33,7 +33,8 @@ impl Shard {
     pub(crate) async fn start_all(profile: &Profile, folder: &Path) -> anyhow::Result<Vec<Self>> {
         let mut shards = Vec::new();
         for name in profile.shards {
-            let cluster = Cluster::start(&folder.join(format!("postgres-{name}"))).await?;
+            let folder = folder.join(format!("postgres-{name}"));
+            let cluster = Cluster::start(&folder, profile.server_parameters()).await?;
             shards.push(Self { name, cluster });
         }
         Ok(shards)
@@ -67,12 +68,12 @@ pub(crate) fn behind(shards: &[Shard], networks: &[Proxy]) -> Vec<(String, Strin
     urls.into_iter().chain(others_work).collect()
 }
 
-fn shard_urls(urls: impl Iterator<Item = String>) -> Option<(String, String)> {
+pub(crate) fn shard_urls(urls: impl Iterator<Item = String>) -> Option<(String, String)> {
     let urls: Vec<String> = urls.collect();
     (!urls.is_empty()).then(|| ("SHARD_URLS".to_owned(), urls.join(",")))
 }
 
-/// What makes the account of this number live in its database, as arguments of `api-key create`.
+/// Where the account of this number lives at first, as arguments of `api-key create`.
 pub(crate) fn home(shards: &[Shard], account: usize) -> Vec<&'static str> {
     let names: Vec<&str> = std::iter::once(FIRST)
         .chain(shards.iter().map(|shard| shard.name))
@@ -151,17 +152,13 @@ impl World {
         shard.map_or(FIRST, |shard| shard.name)
     }
 
-    pub(crate) fn home_of(&self, account: usize) -> usize {
-        account % self.clusters().len()
-    }
-
-    /// All databases for the checks, each with the history of its accounts.
+    /// All databases for the checks, each with the history of the accounts that live there now.
     pub(crate) fn homes(&self, history: &History) -> Vec<Home> {
         let clusters = self.clusters();
         let are_several = clusters.len() > 1;
         let homes = clusters.iter().enumerate().map(|(number, cluster)| {
             let accounts = 0..self.accounts.len();
-            let lives_here = |account: &usize| self.home_of(*account) == number;
+            let lives_here = |account: &usize| self.moves.home_of(*account) == number;
             Home {
                 name: are_several.then(|| self.name_of(number)),
                 pool: cluster.pool(DATABASE),
@@ -183,7 +180,8 @@ impl World {
             networks.nth(database)
         });
         let worker = self.workers.get(database).map(|worker| &worker.database);
-        replicas.chain(worker).collect()
+        let moves = self.moves.networks.get(database);
+        replicas.chain(worker).chain(moves).collect()
     }
 
     pub(crate) fn networks_to_databases(&self) -> Vec<&Proxy> {

@@ -3,7 +3,7 @@
 //! Promise: an event counts as received only with a valid signature, and only if this answered 200.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet, hash_map::Entry},
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -18,7 +18,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     routing::post,
 };
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -32,11 +32,21 @@ const REFUSED_EVERY: u64 = 17;
 pub(crate) struct Received {
     /// The endpoints' secrets, by account.
     secrets: Mutex<Vec<String>>,
-    /// Account and event id.
-    events: Mutex<HashSet<(usize, String)>>,
+    /// When each one was first received, by account and event id.
+    events: Mutex<HashMap<(usize, String), DateTime<Utc>>>,
+    repeated: Mutex<Vec<Repeated>>,
     refused: Mutex<HashSet<(usize, String)>>,
     bad_signatures: AtomicU64,
     deliveries: AtomicU64,
+}
+
+/// An event that was received once more.
+#[derive(Debug, Clone)]
+pub(crate) struct Repeated {
+    pub(crate) account: usize,
+    pub(crate) event: String,
+    pub(crate) first: DateTime<Utc>,
+    pub(crate) at: DateTime<Utc>,
 }
 
 impl Received {
@@ -57,7 +67,11 @@ impl Received {
 
     /// The account and the id of every event that was received.
     pub(crate) fn events(&self) -> HashSet<(usize, String)> {
-        lock(&self.events).clone()
+        lock(&self.events).keys().cloned().collect()
+    }
+
+    pub(crate) fn repeated(&self) -> Vec<Repeated> {
+        lock(&self.repeated).clone()
     }
 
     pub(crate) fn bad_signatures(&self) -> u64 {
@@ -94,6 +108,22 @@ async fn receive(
     if number % REFUSED_EVERY == 0 && lock(&received.refused).insert(event.clone()) {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
-    lock(&received.events).insert(event);
+    let at = Utc::now();
+    match lock(&received.events).entry(event) {
+        Entry::Vacant(first) => {
+            first.insert(at);
+        }
+        Entry::Occupied(first) => {
+            let (account, event) = first.key().clone();
+            let first = *first.get();
+            let again = Repeated {
+                account,
+                event,
+                first,
+                at,
+            };
+            lock(&received.repeated).push(again);
+        }
+    }
     StatusCode::OK
 }

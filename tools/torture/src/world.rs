@@ -16,8 +16,10 @@ use serde_json::{Value, json};
 use tokio::{process::Command, time::Instant};
 
 use crate::{
+    checks::homes,
     client::{Account, Client},
     cluster::{Cluster, DATABASE, PROCESSOR_DATABASE, url_at},
+    moves::Moves,
     profile::Profile,
     proxy::{NetworkFault, Proxy, Target},
     replica::{Launch, Process, lasting_address},
@@ -83,6 +85,7 @@ pub(crate) struct World {
     pub(crate) workers: Vec<Worker>,
     pub(crate) processor: Option<Process>,
     pub(crate) accounts: Vec<Account>,
+    pub(crate) moves: Moves,
     pub(crate) received: Arc<Received>,
     /// The program, and how its commands reach the database.
     pub(crate) commands: (PathBuf, Vec<(String, String)>),
@@ -98,7 +101,8 @@ impl World {
         profile: Profile,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let mut cluster = Cluster::start(&folder.join("postgres")).await?;
+        let parameters = profile.server_parameters();
+        let mut cluster = Cluster::start(&folder.join("postgres"), parameters).await?;
         if let Some(standby) = profile.standby {
             cluster.pair_up(standby).await?;
         }
@@ -108,6 +112,12 @@ impl World {
         let mut direct = vec![("DATABASE_URL".to_owned(), cluster.url(DATABASE))];
         direct.extend(shards::direct(&shards));
         run(program, &["migrate"], &direct).await?;
+        if !shards.is_empty() {
+            homes::note_executions(&cluster).await?;
+        }
+        for shard in &shards {
+            homes::note_executions(&shard.cluster).await?;
+        }
         let mut accounts = Vec::new();
         for (number, name) in ["alice", "bob"].into_iter().enumerate() {
             let mut create = vec!["api-key", "create", "--account", name];
@@ -137,6 +147,10 @@ impl World {
             replicas.push(replica.await?);
         }
         let workers = Worker::start_all(&cluster, &shards, &replicas, &logs).await?;
+        let clusters = std::iter::once(&cluster).chain(shards.iter().map(|shard| &shard.cluster));
+        let sockets = clusters.map(|cluster| cluster.socket.clone()).collect();
+        let log = logs.join("moves.log");
+        let moves = Moves::prepared(sockets, &shards, accounts.len(), log).await?;
         let world = Self {
             profile,
             cluster,
@@ -145,6 +159,7 @@ impl World {
             workers,
             processor,
             accounts,
+            moves,
             received: Arc::default(),
             commands: (program.to_owned(), direct),
         };

@@ -95,6 +95,39 @@ class WrongHistories(unittest.TestCase):
         self.dump = [(*line, "b" if line[0] == "events" else "main") for line in self.dump]
         self.assert_breaks("G6")
 
+    def live_in_homes(self, first, second, *moves):
+        """The key is executed in the first home, and another one of its account before and after in the second."""
+        self.dump = [(*line, "b") for line in self.dump]
+        for key, request, shard, at in (("k0", "req_0", second, "11:59:59"), ("k1", "req_1", first, "12:00:00.4"),
+                                        ("k2", "req_2", second, "12:00:01.25")):
+            note = {"account_id": ALICE, "key": key, "request_id": request, "at": f"2026-11-26T{at}+00:00"}
+            self.dump.append(("executions", note, shard))
+        self.history += [{"event": "move", "at": f"2026-11-26T12:00:0{number}Z", "until": "2026-11-26T12:00:09Z",
+                          "account": "alice", "to": to, "end": end} for number, (to, end) in enumerate(moves)]
+
+    def test_an_account_that_moves(self):
+        self.live_in_homes("main", "b", ("main", "killed"), ("main", "moved"), ("b", "failed"), ("b", "moved"))
+        self.assert_breaks()
+
+    def test_an_account_that_acts_in_two_homes(self):
+        """As bugs/38-freeze-only-told makes it."""
+        self.live_in_homes("main", "b", ("main", "killed"), ("main", "undone"), ("b", "moved"))
+        self.assert_breaks("G6")
+
+    def test_a_key_that_is_executed_in_two_homes(self):
+        self.live_in_homes("main", "b", ("main", "moved"), ("b", "moved"))
+        self.dump.append(("executions", self.dump[-2][1] | {"at": "2026-11-26T12:00:01.5+00:00"}, "b"))
+        self.assert_breaks("G1")
+
+    def test_an_answer_that_no_home_has_executed(self):
+        self.live_in_homes("main", "b", ("main", "moved"), ("b", "moved"))
+        del self.dump[-2]
+        self.assert_breaks("G2")
+
+    def test_an_account_that_is_not_where_it_was_moved_to(self):
+        self.live_in_homes("main", "b", ("b", "moved"), ("main", "moved"))
+        self.assert_breaks("G6")
+
     def test_an_answer_that_left_nothing(self):
         """As bugs/16-batch-answers-before-commit makes it."""
         self.dump = self.dump[:2]

@@ -3,6 +3,7 @@
 
 pub(crate) mod database;
 mod given_up;
+pub(crate) mod homes;
 mod intents;
 mod objects;
 mod outages;

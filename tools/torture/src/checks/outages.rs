@@ -150,7 +150,7 @@ impl Clients<'_> {
     async fn new_keys(&self) -> anyhow::Result<Vec<Account>> {
         let mut keys = Vec::new();
         for (number, account) in self.world.accounts.iter().enumerate() {
-            if self.world.home_of(number) != self.database {
+            if self.world.moves.home_of(number) != self.database {
                 keys.push(self.world.another_key(account).await?);
             }
         }
@@ -177,7 +177,7 @@ impl Clients<'_> {
         let accounts = 0..self.world.accounts.len();
         let (judged, others): (Vec<_>, Vec<_>) = accounts
             .flat_map(|account| (0..CLIENTS).map(move |client| (account, client)))
-            .partition(|(account, _)| self.world.home_of(*account) != self.database);
+            .partition(|(account, _)| self.world.moves.home_of(*account) != self.database);
         let judged = judged.into_iter().map(async |(account, client)| {
             let mut random = self.random_of(client);
             for number in (0..).take_while(|_| !is_over()) {
@@ -307,7 +307,7 @@ impl Clients<'_> {
         history.checked("a shard was not brought up", self.world.heal_shards().await);
         let mut random = ChaCha12Rng::seed_from_u64(self.seed);
         let accounts = 0..self.world.accounts.len();
-        let back = accounts.filter(|account| self.world.home_of(*account) == self.database);
+        let back = accounts.filter(|account| self.world.moves.home_of(*account) == self.database);
         for account in back {
             for replica in 0..self.load.client.replicas() {
                 let name = format!("back-{account}-{replica}-{}", random.random::<u32>());

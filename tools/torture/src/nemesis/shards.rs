@@ -43,6 +43,7 @@ pub(super) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex
         deck.shuffle(random);
         for kind in deck {
             pause(random, 1_000, 4_000).await;
+            let _is_allowed = world.moves.faults.read().await;
             let began = Utc::now();
             if let Some(name) = strike(world, kind, random).await {
                 let ended = Utc::now();
