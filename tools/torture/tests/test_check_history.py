@@ -110,7 +110,7 @@ class WrongHistories(unittest.TestCase):
         self.assert_breaks()
 
     def test_an_account_that_acts_in_two_homes(self):
-        """As bugs/38-freeze-only-told makes it."""
+        """As a freeze that no trigger looks at makes it."""
         self.live_in_homes("main", "b", ("main", "killed"), ("main", "undone"), ("b", "moved"))
         self.assert_breaks("G6")
 
