@@ -268,8 +268,8 @@ impl Move {
     }
 
     /// Ends the copies of single tables. To drop a subscription that copies, PostgreSQL waits for
-    /// them, and where both databases are of one server, they may wait for that transaction: nothing
-    /// finds this deadlock.
+    /// them. Where both databases are of one server, they may wait for that transaction, and
+    /// nothing finds the deadlock.
     async fn end_copies(&mut self, subscription: u32) -> Result<(), MoveError> {
         let copies = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots
                        WHERE starts_with(slot_name, format('pg_%s_sync_', $1)) AND active_pid IS NOT NULL";
