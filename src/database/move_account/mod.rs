@@ -377,7 +377,7 @@ impl Move {
             let insert = sqlx::query(insert).bind(self.account).bind(state);
             insert.bind(other).execute(home).await?;
         }
-        if !self.is_subscribed().await? {
+        if self.is_copying().await?.is_none() {
             tables::delete_all(&mut self.target.session, self.account).await?;
         }
         Ok(())

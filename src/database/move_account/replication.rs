@@ -105,19 +105,12 @@ impl Move {
         Ok(slot.fetch_one(&mut self.source.session).await?)
     }
 
-    /// Whether there is a subscription at the new home. Fails if it has stopped.
-    pub(super) async fn is_subscribed(&mut self) -> Result<bool, MoveError> {
+    /// Whether the subscription at the new home works. `None`: there is none.
+    pub(super) async fn is_copying(&mut self) -> Result<Option<bool>, MoveError> {
         let enabled = "SELECT subenabled FROM pg_subscription
                         WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
         let enabled = sqlx::query_scalar(enabled).bind(&self.name);
-        match enabled.fetch_optional(&mut self.target.session).await? {
-            None => Ok(false),
-            Some(true) => Ok(true),
-            Some(false) => refused(format!(
-                "the copy stopped: the log of the shard {} says why. Run the command with --abort, and begin anew",
-                self.target.name
-            )),
-        }
+        Ok(enabled.fetch_optional(&mut self.target.session).await?)
     }
 
     /// The function by which the role at the new home may subscribe.
@@ -130,8 +123,8 @@ impl Move {
     pub(super) async fn subscribe(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.publish().await?;
         tell(Progress::Done(MoveStep::Published))?;
-        let is_subscribed = self.is_subscribed().await?;
-        match (self.is_kept().await?, is_subscribed) {
+        let is_copying = self.is_copying().await?;
+        match (self.is_kept().await?, is_copying.is_some()) {
             (false, true) => {
                 return refused(
                     "the old home keeps no log for the copy any more: run it with --abort, and begin anew",
@@ -146,7 +139,12 @@ impl Move {
             }
         }
         tell(Progress::Done(MoveStep::Kept))?;
-        if !is_subscribed {
+        // A lost connection stops it, too.
+        if is_copying == Some(false) {
+            let enable = format!("ALTER SUBSCRIPTION {} ENABLE", self.name);
+            self.target.run(&enable).await?;
+        }
+        if is_copying.is_none() {
             let url = for_libpq(&self.source.url)?;
             let subscriber = self.subscriber().await?.unwrap_or_default();
             let mut tx = self.target.session.begin().await?;
@@ -195,7 +193,12 @@ impl Move {
         let began = Instant::now();
         let mut told = Instant::now();
         loop {
-            self.is_subscribed().await?;
+            if self.is_copying().await? != Some(true) {
+                return refused(format!(
+                    "the copy stopped: the log of the shard {} says why. Run the command again, or with --abort",
+                    self.target.name
+                ));
+            }
             let (open, copied) = self.copied(&counts).await?;
             let lag = self.lag_bytes().await?;
             if open == 0 && lag.is_some_and(|lag| lag <= LAG_MAX_BYTES) {

@@ -66,6 +66,7 @@ async fn a_version_that_is_none_is_refused_and_the_key_stays_free() {
 async fn a_retry_with_another_version_is_the_same_request() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let first = post_under("key-1", &client, "/charges", "2024-04-10", &charge()).await;
+    assert_eq!(first.status, 201, "{}", first.json());
     let again = post_under("key-1", &client, "/charges", DEFAULT, &charge()).await;
     again.assert_replays(&first);
     let event = newest(&client, "charge.succeeded").await;

@@ -461,6 +461,32 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
     movable.ends().await;
 }
 
+/// PostgreSQL ends it at any error, such as a lost connection.
+#[tokio::test]
+async fn a_copy_that_stopped_goes_on_with_the_next_run() {
+    let movable = Movable::prepared().await;
+    let two = &movable.two;
+    let server = two.server(QUICK).await;
+    let shop = server.client.with_api_key(&movable.key);
+    let receiver = Receiver::start().await;
+    live(&shop, &receiver).await;
+    for (number, step) in [MoveStep::Subscribed, MoveStep::Copied]
+        .into_iter()
+        .enumerate()
+    {
+        movable.killed_after(FIRST_SHARD, step).await;
+        let name = format!("charge_once_move_{}", movable.account.simple());
+        let stop = format!("ALTER SUBSCRIPTION {name} DISABLE");
+        two.first.execute(stop).await;
+        let key = format!("key-{number}");
+        assert_eq!(shop.charge(&key).await.status, 201, "{step:?}");
+    }
+    movable.moved(FIRST_SHARD).await;
+    movable.lives_only_in(FIRST_SHARD).await;
+    server.stop().await;
+    movable.ends().await;
+}
+
 #[tokio::test]
 async fn a_move_whose_new_home_differs_deletes_nothing_at_the_old_one() {
     let movable = Movable::prepared().await;

@@ -7,6 +7,7 @@ mod cpu;
 mod data;
 mod load;
 mod measure;
+mod moving;
 mod postgres;
 mod run;
 mod scale;
@@ -20,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     data::BigData,
+    moving::Moving,
     run::Run,
     scale::{Expiry, Scale},
 };
@@ -35,6 +37,8 @@ enum Command {
     Scale(Scale),
     /// Measures what requests notice while a large part of all keys expires, again and again.
     Expiry(Expiry),
+    /// Measures what an account that moves to another database and its neighbors notice.
+    Move(Moving),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -61,6 +65,7 @@ async fn carry_out(command: &Command) -> anyhow::Result<()> {
         Command::BigData(big_data) => big_data.run().await,
         Command::Scale(scale) => scale.run().await,
         Command::Expiry(expiry) => expiry.run().await,
+        Command::Move(moving) => moving.run().await,
     }
 }
 
