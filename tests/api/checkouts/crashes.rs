@@ -5,7 +5,7 @@
 use reqwest::StatusCode;
 
 use crate::support::{
-    harness::{KEYS_IN_FLIGHT, report},
+    harness::{KEYS_IN_FLIGHT, report, tests_all},
     prelude::*,
     world::Retry,
 };
@@ -233,14 +233,13 @@ async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> b
 }
 
 /// Each crash is retried in one way, and the next one in the next way: a line takes seconds. With
-/// `CRASHES=all`, as in `make check-long`, each is retried in every way.
+/// `TESTS=all`, each is retried in every way.
 async fn table(modes: &[bool], end: End, crashes: &[Crash], retries: &[Retry]) {
-    let all = std::env::var("CRASHES").is_ok_and(|crashes| crashes == "all");
     let (mut lines, mut checkouts) = (0, 0);
     for mode in modes {
         for (number, crash) in crashes.iter().enumerate() {
             for (way, retry) in retries.iter().enumerate() {
-                if !all && way != number % retries.len() {
+                if !tests_all() && way != number % retries.len() {
                     continue;
                 }
                 lines += 1;

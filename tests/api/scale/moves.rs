@@ -626,11 +626,15 @@ async fn a_move_waits_for_what_changes_without_a_key_and_opens_the_account_if_th
     let shop = server.client.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
+    // To begin a copy, PostgreSQL waits for all transactions.
+    movable.killed_after(FIRST_SHARD, MoveStep::Copied).await;
     let mut holder = two.other.pool.begin().await.unwrap();
     let hold = sqlx::query("SELECT hold_account($1)").bind(movable.account);
     hold.execute(&mut *holder).await.unwrap();
     let failed = movable.to(FIRST_SHARD).await.run(&mut |_| Ok(())).await;
     assert_has(&failed.unwrap_err().to_string(), "lock timeout");
+    let open = "SELECT count(*) FROM moving WHERE state = 'copying'";
+    assert_eq!(two.other.count(open).await, 1);
     assert_eq!(shop.charge("key-1").await.status, 201);
     holder.rollback().await.unwrap();
     movable.moved(FIRST_SHARD).await;

@@ -107,6 +107,12 @@ pub fn report(line: &str) {
     writeln!(output, "{line}").unwrap();
 }
 
+/// Whether `TESTS=all`, as in `make check-long`: what takes minutes is tested whole, and not a
+/// part of it.
+pub fn tests_all() -> bool {
+    std::env::var("TESTS").is_ok_and(|tests| tests == "all")
+}
+
 /// Polls until `condition` holds, and fails after [`PATIENCE`].
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
