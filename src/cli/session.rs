@@ -3,7 +3,7 @@
 //! Promise: a private PostgreSQL that was started is stopped, however the command ends. Serving
 //! ends gracefully when it is told to stop; everything else ends at once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use charge_once_developer::{service::Stop, stop_signal};
 use charge_once_postgres::embedded::EmbeddedSettings;
@@ -110,12 +110,17 @@ pub(super) fn each_when(
                 failed.push(name);
             }
         }
-        if failed.is_empty() {
-            return Ok(());
-        }
-        let (count, names) = (failed.len(), failed.join(", "));
-        Err(format!("it failed in {count} of {all} shards: {names}").into())
+        ensure_none(&failed, all)
     })
+}
+
+/// Fails if the work failed in any of `all` shards.
+pub(super) fn ensure_none(failed: &[Arc<str>], all: usize) -> Result<(), BoxError> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let (count, names) = (failed.len(), failed.join(", "));
+    Err(format!("it failed in {count} of {all} shards: {names}").into())
 }
 
 /// Does one thing for the account with this name, or else with this id, in its database.

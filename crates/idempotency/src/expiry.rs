@@ -166,8 +166,8 @@ async fn sweep_batch(
         r#"
         WITH this_sweep AS MATERIALIZED (
             SELECT $2::interval IS NULL
-                   AND EXISTS (SELECT FROM idempotency_tombstones
-                                WHERE id = '00000000-0000-0000-0000-000000000000') AS would_forget),
+                   AND (SELECT id FROM idempotency_tombstones ORDER BY id LIMIT 1) IS NOT NULL
+                   AS would_forget),
         dead AS MATERIALIZED (
             SELECT ctid
               FROM idempotency_keys

@@ -72,13 +72,10 @@ pub(super) fn run(arguments: &ShardsArguments) -> Result<(), BoxError> {
         for (name, load) in &looked {
             if let Err(error) = load {
                 say(&format!("shard {name}: {error}"));
-                failed.push(&**name);
+                failed.push(Arc::clone(name));
             }
         }
-        if !failed.is_empty() {
-            let (count, all, names) = (failed.len(), looked.len(), failed.join(", "));
-            return Err(format!("it failed in {count} of {all} shards: {names}").into());
-        }
+        session::ensure_none(&failed, looked.len())?;
         match arguments.plan {
             Some(_) if !is_sharded => Err("there is one database: SHARD_URLS names no other one, \
                                            so there is nothing to even out"
@@ -131,7 +128,7 @@ impl<'l> ShardReport<'l> {
         self.names.get(&account).copied().unwrap_or_default()
     }
 
-    /// What brings an account to another shard.
+    /// The command that moves an account to another shard.
     fn command(&self, proposal: &Proposal) -> String {
         let account = typed(self.name(proposal.account), proposal.account);
         format!("charge-once account move {account} --to {}", proposal.to)
@@ -269,7 +266,7 @@ fn largest(load: &ShardLoad) -> impl Iterator<Item = &AccountLoad> {
     accounts.into_iter().take(SHOWN)
 }
 
-/// Of nothing, everything is nothing.
+/// Rounded; 0 if there is nothing at all.
 fn percent(part: i64, all: i64) -> i64 {
     (part * 100 + all / 2).checked_div(all).unwrap_or_default()
 }

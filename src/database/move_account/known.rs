@@ -1,4 +1,4 @@
-//! The moves that a database knows of, for who watches them.
+//! The moves that a database knows of, for `charge-once shards` and for metrics.
 
 use std::collections::HashMap;
 

@@ -377,7 +377,7 @@ impl Move {
             let insert = sqlx::query(insert).bind(self.account).bind(state);
             insert.bind(other).execute(home).await?;
         }
-        if self.is_copying().await?.is_none() {
+        if self.subscription().await?.is_none() {
             tables::delete_all(&mut self.target.session, self.account).await?;
         }
         Ok(())
@@ -464,13 +464,6 @@ impl Move {
                 "the shard {source} has {free} replication slots left, and a move needs 3"
             ));
         }
-        let may = self.subscriber().await?.is_some();
-        let target = &self.target.name;
-        match may {
-            true => Ok(()),
-            false => refused(format!(
-                "the role at the shard {target} may not subscribe: deploy/postgres/mover.sql makes one that may"
-            )),
-        }
+        self.subscriber().await.map(drop)
     }
 }

@@ -105,26 +105,35 @@ impl Move {
         Ok(slot.fetch_one(&mut self.source.session).await?)
     }
 
-    /// Whether the subscription at the new home works. `None`: there is none.
-    pub(super) async fn is_copying(&mut self) -> Result<Option<bool>, MoveError> {
-        let enabled = "SELECT subenabled FROM pg_subscription
-                        WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let enabled = sqlx::query_scalar(enabled).bind(&self.name);
-        Ok(enabled.fetch_optional(&mut self.target.session).await?)
+    /// The subscription at the new home, and whether it is enabled, if there is one.
+    pub(super) async fn subscription(&mut self) -> Result<Option<(Oid, bool)>, MoveError> {
+        let found = "SELECT oid, subenabled FROM pg_subscription
+                      WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let found = sqlx::query_as(found).bind(&self.name);
+        Ok(found.fetch_optional(&mut self.target.session).await?)
     }
 
-    /// The function by which the role at the new home may subscribe.
-    pub(super) async fn subscriber(&mut self) -> Result<Option<String>, MoveError> {
-        let subscriber = sqlx::query_scalar(SUBSCRIBER);
-        Ok(subscriber.fetch_one(&mut self.target.session).await?)
+    /// The function by which the role at the new home may subscribe. Fails if there is none.
+    pub(super) async fn subscriber(&mut self) -> Result<String, MoveError> {
+        let subscriber = sqlx::query_scalar::<_, Option<String>>(SUBSCRIBER);
+        let subscriber = subscriber.fetch_one(&mut self.target.session).await?;
+        let target = &self.target.name;
+        subscriber.map_or_else(
+            || {
+                refused(format!(
+                    "the role at the shard {target} may not subscribe: deploy/postgres/mover.sql makes one that may"
+                ))
+            },
+            Ok,
+        )
     }
 
     /// Makes what is missing of publication, slot and subscription.
     pub(super) async fn subscribe(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
         self.publish().await?;
         tell(Progress::Done(MoveStep::Published))?;
-        let is_copying = self.is_copying().await?;
-        match (self.is_kept().await?, is_copying.is_some()) {
+        let subscription = self.subscription().await?;
+        match (self.is_kept().await?, subscription.is_some()) {
             (false, true) => {
                 return refused(
                     "the old home keeps no log for the copy any more: run it with --abort, and begin anew",
@@ -139,14 +148,14 @@ impl Move {
             }
         }
         tell(Progress::Done(MoveStep::Kept))?;
-        // A lost connection stops it, too.
-        if is_copying == Some(false) {
+        // A lost connection disables it, too.
+        if let Some((_, false)) = subscription {
             let enable = format!("ALTER SUBSCRIPTION {} ENABLE", self.name);
             self.target.run(&enable).await?;
         }
-        if is_copying.is_none() {
+        if subscription.is_none() {
             let url = for_libpq(&self.source.url)?;
-            let subscriber = self.subscriber().await?.unwrap_or_default();
+            let subscriber = self.subscriber().await?;
             let mut tx = self.target.session.begin().await?;
             let row = "CREATE TEMPORARY TABLE old_home (url text) ON COMMIT DROP";
             sqlx::raw_sql(row).execute(&mut *tx).await?;
@@ -193,7 +202,7 @@ impl Move {
         let began = Instant::now();
         let mut told = Instant::now();
         loop {
-            if self.is_copying().await? != Some(true) {
+            if !matches!(self.subscription().await?, Some((_, true))) {
                 return refused(format!(
                     "the copy stopped: the log of the shard {} says why. Run the command again, or with --abort",
                     self.target.name
@@ -255,10 +264,7 @@ impl Move {
     }
 
     pub(super) async fn drop_subscription(&mut self) -> Result<(), MoveError> {
-        let id = "SELECT oid FROM pg_subscription
-                   WHERE subname = $1 AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let id = sqlx::query_scalar(id).bind(&self.name);
-        let Some(Oid(id)) = id.fetch_optional(&mut self.target.session).await? else {
+        let Some((id, _)) = self.subscription().await? else {
             return Ok(());
         };
         let disable = format!("ALTER SUBSCRIPTION {} DISABLE", self.name);
@@ -273,14 +279,14 @@ impl Move {
     /// Ends the copies of single tables. To drop a subscription that copies, PostgreSQL waits for
     /// them. Where both databases are of one server, they may wait for that transaction, and
     /// nothing finds the deadlock.
-    async fn end_copies(&mut self, subscription: u32) -> Result<(), MoveError> {
+    async fn end_copies(&mut self, subscription: Oid) -> Result<(), MoveError> {
         let copies = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots
                        WHERE starts_with(slot_name, format('pg_%s_sync_', $1)) AND active_pid IS NOT NULL";
         let workers =
             "SELECT count(*) FROM pg_stat_subscription WHERE subname = $1 AND pid IS NOT NULL";
         let until = Instant::now() + END_LIMIT;
         loop {
-            let copies = sqlx::query_scalar(copies).bind(Oid(subscription));
+            let copies = sqlx::query_scalar(copies).bind(subscription);
             let copies: i64 = copies.fetch_one(&mut self.source.session).await?;
             let workers = sqlx::query_scalar(workers).bind(&self.name);
             let workers: i64 = workers.fetch_one(&mut self.target.session).await?;

@@ -66,6 +66,14 @@ pub(super) fn is_log(table: &str) -> bool {
     matches!(table, "request_log" | "request_counts")
 }
 
+/// Whether retention removes old rows of the table, which a move doesn't stop.
+pub(super) fn loses_old_rows(table: &str) -> bool {
+    matches!(
+        table,
+        "events" | "operations" | "webhook_deliveries" | "webhook_replies"
+    )
+}
+
 /// Which rows of a table are the account's. PostgreSQL wants constants in the filter of a
 /// publication.
 pub(super) async fn filter(

@@ -49,7 +49,7 @@ pub(crate) struct Moving {
     /// The program under test.
     #[arg(long, env = "CHARGE_ONCE")]
     program: PathBuf,
-    /// About as many rows does the account have when the move begins.
+    /// How many rows the account has when charges begin, about.
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
 }
@@ -61,7 +61,7 @@ struct Program<'p> {
 }
 
 impl Program<'_> {
-    /// Runs a command of its to the end. Returns what it printed, and what it said beside.
+    /// Runs one of its commands to the end, and returns its standard output and standard error.
     async fn run(&self, arguments: &[&str]) -> anyhow::Result<(String, String)> {
         let mut command = Command::new(self.path);
         command.args(arguments).env_clear().envs(self.variables);
