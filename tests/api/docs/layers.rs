@@ -502,9 +502,25 @@ fn the_image_s_first_layer_has_every_manifest() {
     let dockerfile = read("Dockerfile");
     let members = members();
     assert!(!members.is_empty());
+    let folder = TempDir::new().unwrap();
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(root().join(file), folder.path().join(file)).unwrap();
+    }
     for member in members {
         dockerfile.must_have(&[&format!("COPY {member}/Cargo.toml {member}/\n")]);
+        let (from, to) = (root().join(&member), folder.path().join(&member));
+        fs::create_dir_all(&to).unwrap();
+        fs::copy(from.join("Cargo.toml"), to.join("Cargo.toml")).unwrap();
     }
+    // Cargo looks for a target without a path in the files, of which the layer has none.
+    let script = dockerfile.between("sharing=locked \\\n", " \\\n    && find . -name src");
+    let build = "cargo build --profile dist --locked --package charge-once";
+    script.must_have(&[build]);
+    // It reads all manifests, as a build does, which `cargo metadata` doesn't.
+    let read_manifests = "cargo fetch --locked";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script.replace(build, read_manifests)]);
+    Run::of(shell.current_dir(folder.path()).output().unwrap()).succeeded();
 }
 
 /// No test of CI builds the image. These lines are easy to lose, and nothing else would miss them.
