@@ -47,9 +47,16 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) launch: Launch,
-    child: Mutex<Option<Child>>,
+    running: Mutex<Option<Running>>,
     /// How it ended when it should not have.
     ends: std::sync::Mutex<Vec<String>>,
+}
+
+struct Running {
+    child: Child,
+    /// It was told to end. The end of the faults drops the one that waits for it, and the next start
+    /// has to: its port is free only then.
+    is_ending: bool,
 }
 
 /// What a process uses, from `/proc`.
@@ -70,7 +77,7 @@ impl Process {
             name: name.to_owned(),
             address,
             launch,
-            child: Mutex::new(None),
+            running: Mutex::new(None),
             ends: std::sync::Mutex::default(),
         };
         process.restart().await?;
@@ -101,11 +108,15 @@ impl Process {
 
     /// Starts it if it isn't running. Returns without waiting until it is ready.
     pub(crate) async fn restart(&self) -> anyhow::Result<()> {
-        let mut child = self.child.lock().await;
-        if let Some(running) = child.as_mut() {
-            match running.try_wait()? {
-                None => return Ok(()),
-                Some(status) => self.ended(status),
+        let mut running = self.running.lock().await;
+        if let Some(Running { child, is_ending }) = running.as_mut() {
+            if *is_ending {
+                child.kill().await?;
+            } else {
+                match child.try_wait()? {
+                    None => return Ok(()),
+                    Some(status) => self.ended(status),
+                }
             }
         }
         let Launch {
@@ -116,7 +127,7 @@ impl Process {
         } = &self.launch;
         let output = OpenOptions::new().create(true).append(true).open(log);
         let output = output.with_context(|| format!("{} can't be written", log.display()))?;
-        let started = Command::new(program)
+        let child = Command::new(program)
             .args(arguments)
             .env_clear()
             .envs(variables.iter().map(|(name, value)| (name, value)))
@@ -126,7 +137,10 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("{} can't be started", program.display()))?;
-        *child = Some(started);
+        *running = Some(Running {
+            child,
+            is_ending: false,
+        });
         Ok(())
     }
 
@@ -140,31 +154,40 @@ impl Process {
 
     /// `kill -9`, and waits for its end. `false`: it had ended before, which is remembered.
     pub(crate) async fn kill(&self) -> bool {
-        let mut child = self.child.lock().await;
-        let Some(mut running) = child.take() else {
+        let mut running = self.running.lock().await;
+        let Some(Running { child, is_ending }) = running.as_mut() else {
             return false;
         };
-        if let Ok(Some(status)) = running.try_wait() {
+        let is_killed = if let Ok(Some(status)) = child.try_wait() {
             self.ended(status);
-            return false;
-        }
-        running.kill().await.is_ok()
+            false
+        } else {
+            *is_ending = true;
+            child.kill().await.is_ok()
+        };
+        *running = None;
+        is_killed
     }
 
     /// SIGTERM, and waits for its end. `false`: it didn't end in time or not with exit code 0.
     pub(crate) async fn stop(&self) -> bool {
-        self.signal(Signal::SIGTERM).await;
-        let mut child = self.child.lock().await;
-        let Some(mut running) = child.take() else {
+        let mut running = self.running.lock().await;
+        let Some(Running { child, is_ending }) = running.as_mut() else {
             return true;
         };
-        match timeout(STOP_LIMIT, running.wait()).await {
+        *is_ending = true;
+        if let Some(pid) = child.id() {
+            let _ = kill(pid_of(pid), Signal::SIGTERM);
+        }
+        let is_well = match timeout(STOP_LIMIT, child.wait()).await {
             Ok(status) => status.is_ok_and(|status| status.success()),
             Err(_) => {
-                let _ = running.kill().await;
+                let _ = child.kill().await;
                 false
             }
-        }
+        };
+        *running = None;
+        is_well
     }
 
     /// SIGTERM, its end, and a new start. An end that takes too long is not forgiven, even under
@@ -214,10 +237,13 @@ impl Process {
     }
 
     async fn pid(&self) -> Option<Pid> {
-        let child = self.child.lock().await;
-        let id = child.as_ref()?.id()?;
-        Some(Pid::from_raw(id.cast_signed()))
+        let running = self.running.lock().await;
+        running.as_ref()?.child.id().map(pid_of)
     }
+}
+
+fn pid_of(id: u32) -> Pid {
+    Pid::from_raw(id.cast_signed())
 }
 
 /// Below the ports that the kernel gives to connections: 32768 and more on Linux.
