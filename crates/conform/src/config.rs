@@ -29,7 +29,7 @@ pub struct ConfigError(pub String);
 const LEASE_USUAL: u64 = 30;
 
 /// The names of the requests.
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 13] = [
     "effect",
     "other",
     "refused",
@@ -42,6 +42,7 @@ const REQUESTS: [&str; 12] = [
     "delete",
     "expire",
     "abandon",
+    "secret",
 ];
 
 /// The whole file. `presets/api.toml` explains it.
@@ -70,6 +71,8 @@ pub struct Config {
     pub(crate) delete: Option<Template>,
     pub(crate) expire: Option<Template>,
     pub(crate) abandon: Option<Template>,
+    pub(crate) secret: Option<Template>,
+    pub(crate) stored: Option<Stored>,
     pub(crate) policy: Option<Policy>,
     #[serde(default)]
     pub(crate) accounts: Accounts,
@@ -137,6 +140,16 @@ impl Count {
             Self::Command { command: text } | Self::Url { url: text } => names_one(text),
         }
     }
+}
+
+/// What is stored of keys and replies.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stored {
+    /// Prints all of it.
+    pub(crate) command: String,
+    /// A JSON pointer to the secret in the reply of `[secret]`.
+    pub(crate) secret: String,
 }
 
 /// A document in which the API says what it promises.
@@ -486,6 +499,7 @@ impl Config {
             "delete" => self.delete.as_ref(),
             "expire" => self.expire.as_ref(),
             "abandon" => self.abandon.as_ref(),
+            "secret" => self.secret.as_ref(),
             _ => None,
         }
     }
@@ -528,6 +542,9 @@ impl Config {
             let are_pointers = pointers.all(|one| one.is_empty() || one.starts_with('/'));
             require(are_pointers, "count: a JSON pointer begins with /")?;
         }
+        let stored = self.stored.as_ref();
+        let is_pointer = stored.is_none_or(|stored| stored.secret.starts_with('/'));
+        require(is_pointer, "stored.secret: it begins with /")?;
         require(self.effect.path.is_some(), "effect.path: missing")?;
         let other = self.other.as_ref();
         let holds = other.is_none_or(|other| other.body().is_some());
@@ -740,6 +757,10 @@ mod tests {
             ("[effect]\npath = '/x'\n[other]", "other: it needs a body"),
             ("[effect]\npath = '/{{env.NO_SUCH}}'", "no NO_SUCH"),
             ("[effect]\npath = '/x'\n[load]\nkeys = 1", "load.keys: 2 to"),
+            (
+                "[effect]\npath = '/x'\n[stored]\ncommand = ''\nsecret = 'id'",
+                "stored.secret: it begins with /",
+            ),
             (
                 "[effect]\npath = '/x'\n[promises]\nin_progress = [202]",
                 "statuses from 400 to 599",

@@ -111,14 +111,14 @@ async fn is_right(config: Config, kind: &str, not_known: &[&str]) {
 
 #[tokio::test]
 async fn no_check_fires_on_a_right_server() {
-    is_right(config(), "none", &["crash"]).await;
+    is_right(config(), "none", &["sealed", "crash"]).await;
 }
 
 #[tokio::test]
 async fn a_key_may_be_optional_unless_it_is_promised_to_be_required() {
     let unsaid = CONFIG.replace("key_required = true\n", "");
     let unsaid = Config::from_toml(&unsaid).unwrap();
-    is_right(unsaid, "key-optional", &["key_required", "crash"]).await;
+    is_right(unsaid, "key-optional", &["key_required", "sealed", "crash"]).await;
     is_found("key-optional", "key_required", &[]).await;
 }
 
@@ -128,7 +128,7 @@ async fn a_replay_may_be_marked_by_a_header_of_any_name() {
     assert!(CONFIG.contains(promised));
     for other in ["", "replay_header = \"Key-Status: Replayed\"\n"] {
         let config = Config::from_toml(&CONFIG.replace(promised, other)).unwrap();
-        is_right(config, "marked-otherwise", &["crash"]).await;
+        is_right(config, "marked-otherwise", &["sealed", "crash"]).await;
     }
     let both = ["replay_headers", "refusal_stored"];
     let report = report_on("marked-otherwise").await;
@@ -144,7 +144,7 @@ async fn a_replay_may_be_marked_by_a_header_of_any_name() {
 
 #[tokio::test]
 async fn a_key_in_progress_may_be_told_with_423() {
-    is_right(config(), "locked", &["crash"]).await;
+    is_right(config(), "locked", &["sealed", "crash"]).await;
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
@@ -243,6 +243,31 @@ async fn a_key_that_is_given_up_while_its_request_works_is_found_by_both_at_once
         "a client that was told \"never\"",
         "give a key up by a record",
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_is_stored_as_it_is_is_found() {
+    let only = ["sealed".to_owned()];
+    for (mistake, grade, seen) in [
+        ("none", Grade::Holds, "neither the key nor the secret"),
+        ("secrets-stored", Grade::Unclear, "the reply's secret is"),
+    ] {
+        let server = Wrong::start(mistake, "127.0.0.1:0");
+        let stored = format!("curl --fail --silent {}/stored", server.url);
+        let stored = format!("[stored]\ncommand = '{stored}'\nsecret = '/secret'\n");
+        let config = Config::from_toml(&format!("{CONFIG}{stored}")).unwrap();
+        let service = Service {
+            url: Url::parse(&server.url).unwrap(),
+            replicas: Vec::new(),
+            crash: None,
+        };
+        let report = run(config, service, &only, |_, _, _| {}).await.unwrap();
+        let [found] = &report.findings[..] else {
+            panic!("{}", report.table());
+        };
+        assert_eq!(found.outcome, grade, "{mistake}: {found:?}");
+        assert!(found.seen.contains(seen), "{mistake}: {found:?}");
+    }
 }
 
 /// Without a promise, it is a fact what an expired key is.
@@ -384,7 +409,7 @@ async fn a_lease_that_only_duplicates_renew_is_found_by_one_late_retry() {
 async fn slow_work_that_is_shorter_than_the_lease_says_nothing_about_it() {
     let config = CONFIG.replace("lease_seconds = 1\n", "lease_seconds = 2\n");
     let config = Config::from_toml(&config).unwrap();
-    is_right(config, "none", &["lease", "crash"]).await;
+    is_right(config, "none", &["lease", "sealed", "crash"]).await;
 }
 
 #[tokio::test]

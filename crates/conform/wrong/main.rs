@@ -1,4 +1,4 @@
-//! A server that makes one of twenty mistakes with idempotency keys, or none, in one of several
+//! A server that makes one of twenty-one mistakes with idempotency keys, or none, in one of several
 //! [profiles](profiles.rs), to try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
@@ -12,6 +12,7 @@ mod profiles;
 
 use std::{
     collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -73,6 +74,8 @@ enum Mistake {
     GivenUpIsFree,
     /// Gives a key up while its request is at work, which ends in an effect.
     GivenUpAtWork,
+    /// Stores keys and replies as they are.
+    SecretsStored,
     /// Remembers that a key has expired, refuses it, and doesn't say what was made.
     ForgetsWhatItMade,
     /// No mistake: remembers keys that have expired, with what they made.
@@ -261,7 +264,12 @@ impl Server {
         if asks("fails_once") && database.failed.insert(number) {
             return (503, json!({ "error": "try_again" }));
         }
-        let made = json!({ "id": database.effects.len(), "number": number, "status": "made" });
+        let made = json!({
+            "id": database.effects.len(),
+            "number": number,
+            "status": "made",
+            "secret": format!("secret-{number}"),
+        });
         if self.mistake != Mistake::ReplayBeforeCommit {
             database.effects.push((account.to_owned(), made.clone()));
         }
@@ -557,6 +565,24 @@ async fn abandon(
     server.render((200, json!({ "status": "given_up" }), false))
 }
 
+/// What a copy of the table would show.
+async fn stored(State(server): State<Server>) -> String {
+    let shown = |text: &str| {
+        if server.mistake == Mistake::SecretsStored {
+            return text.to_owned();
+        }
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        format!("{:x}", hasher.finish())
+    };
+    let database = server.database();
+    let rows = database.records.iter().map(|((_, key), record)| {
+        let reply = record.reply.as_ref().map(|(_, body)| body.to_string());
+        format!("{} {}\n", shown(key), shown(&reply.unwrap_or_default()))
+    });
+    rows.collect()
+}
+
 async fn policy(State(server): State<Server>) -> Response<Body> {
     server.render((200, json!({ "retention_seconds": 86400 }), false))
 }
@@ -583,6 +609,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/effects/{id}", axum::routing::delete(delete))
         .route("/.well-known/idempotency", get(policy))
         .route("/expire", post(expire))
+        .route("/stored", get(stored))
         .route("/keys/{key}/abandon", post(abandon))
         .route("/crash", post(crash))
         .with_state(server);

@@ -14,11 +14,15 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use hyper::Method;
-use tokio::{process::Command, task::JoinSet};
+use tokio::{
+    process::Command,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
 use uuid::Uuid;
 
 use crate::{
-    load::{self, Answered, Call, Until},
+    load::{self, Answered, Call, Schedule, Until},
     postgres::{self, Postgres, make_folder},
     service::Service,
     stats::{at_permille, milliseconds, ratio, thousands},
@@ -32,8 +36,15 @@ const FILLING_CONNECTIONS: usize = 16;
 /// Of the account that moves, and of each of the two others.
 const CONNECTIONS: usize = 8;
 
-/// How long charges are made before the move: as long as a move of 100,000 rows takes, about.
-const BEFORE: Duration = Duration::from_secs(20);
+/// Of each account. Two cores have time left then: on a machine without, charges wait for all that a
+/// move does.
+const PACE_PER_SECOND: u32 = 100;
+
+const PACE: Schedule = Schedule {
+    per_second: PACE_PER_SECOND as u64,
+    // Before the move: as long as a move of 100,000 rows takes, about.
+    length: Duration::from_secs(20),
+};
 
 /// Before a charge is sent again that was not served.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -106,14 +117,14 @@ impl Moving {
         eprintln!("about {} rows are made", thousands(self.rows));
         let filling = Until::Count(self.rows / ROWS_OF_A_CHARGE);
         charges(at, FILLING_CONNECTIONS, filling, &shop).await?;
-        eprintln!("charges are made for {} s", BEFORE.as_secs());
+        eprintln!("charges are made for {} s", PACE.length.as_secs());
         let before = tokio::try_join!(
-            charges(at, CONNECTIONS, Until::For(BEFORE), &shop),
-            charges(at, CONNECTIONS, Until::For(BEFORE), &beside),
-            charges(at, CONNECTIONS, Until::For(BEFORE), &there),
+            charges(at, CONNECTIONS, Until::Due(PACE), &shop),
+            charges(at, CONNECTIONS, Until::Due(PACE), &beside),
+            charges(at, CONNECTIONS, Until::Due(PACE), &there),
         )?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let until = || Until::Stopped(Arc::clone(&stopped));
+        let until = || Until::Paced(PACE, Arc::clone(&stopped));
         let moving = async {
             let moved = program.run(&["account", "move", "shop", "--to", "b"]).await;
             stopped.store(true, Ordering::Relaxed);
@@ -195,7 +206,10 @@ async fn charges_of_the_moving(
         let (api_key, stopped) = (api_key.clone(), Arc::clone(&stopped));
         clients.spawn(async move {
             let mut closed = Closed::default();
+            let mut due = interval(Duration::from_secs(CONNECTIONS as u64) / PACE_PER_SECOND);
+            due.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while !stopped.load(Ordering::Relaxed) {
+                due.tick().await;
                 let (call, began) = (charge(&api_key), Instant::now());
                 while let Err(error) = load::send_one(at, &call).await {
                     // An attempt was executed, and its answer was 503.

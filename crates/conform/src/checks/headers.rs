@@ -1,10 +1,11 @@
-//! What the headers of replays say, and the document in which an API says its promises.
+//! What the headers of replays say, the document in which an API says its promises, and what it
+//! stores of replies.
 
 use serde_json::Value;
 
-use super::{Flaw, Seen, unknown};
+use super::{Flaw, Seen, same, unknown};
 use crate::{
-    api::{Api, Ask, Reply, given},
+    api::{Api, Ask, Reply, given, shell},
     config::Replay,
 };
 
@@ -121,6 +122,36 @@ pub(super) async fn marked(api: &Api) -> Seen {
         return Err(Flaw::violated(format!("no {name} on a replay")));
     }
     Ok(format!("{name} on the replay only"))
+}
+
+/// A copy of what is stored must open nothing.
+pub(super) async fn sealed(api: &Api) -> Seen {
+    /// In bytes. A shorter text can be there by chance.
+    const SECRET_MIN: usize = 8;
+    let config = &api.config;
+    let stored = given(config.stored.as_ref(), "[stored]")?;
+    let ask = api.ask(config.secret.as_ref().unwrap_or(&config.effect));
+    let (first, retry) = (api.executed(&ask).await?, api.send(&ask).await?);
+    same(&first, &retry)?;
+    let reply: Value = serde_json::from_slice(&first.body).unwrap_or_default();
+    let secret = reply.pointer(&stored.secret).and_then(Value::as_str);
+    let Some(secret) = secret.filter(|secret| secret.len() >= SECRET_MIN) else {
+        return unknown(format!("the reply has no secret at {}", stored.secret));
+    };
+    let printed = shell(&stored.command, true).await.map_err(Flaw::Unknown)?;
+    let printed = printed.to_ascii_lowercase();
+    if printed.trim().is_empty() {
+        return unknown("the command of [stored] printed nothing");
+    }
+    let is_shown = |text: &str| {
+        let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        printed.contains(&text.to_ascii_lowercase()) || printed.contains(&digits)
+    };
+    match (is_shown(ask.key()), is_shown(secret)) {
+        (false, false) => Ok("neither the key nor the secret is stored as it is".to_owned()),
+        (true, false) => Err(Flaw::violated("the key is stored as it is")),
+        (_, true) => Err(Flaw::violated("the reply's secret is stored as it is")),
+    }
 }
 
 /// Compares the document in which the API says what it promises.

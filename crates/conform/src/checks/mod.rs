@@ -22,7 +22,8 @@ use crate::{
 pub enum Severity {
     /// Without it, an effect can happen twice, be lost, or be of another client.
     Unsafe,
-    /// Without it, clients can't know what happened, or a mistake of theirs stays hidden.
+    /// Without it, clients can't know what happened, a mistake of theirs stays hidden, or a copy of
+    /// the table shows secrets.
     Unclear,
 }
 
@@ -231,6 +232,7 @@ impl Check {
             "expiry" => faults::expiry(api, with).await,
             "giving_up" => faults::giving_up(api, with).await,
             "delivered_at_once" => faults::delivered_at_once(api, with).await,
+            "sealed" => headers::sealed(api).await,
             "storm" => storm::storm(api, with, None).await,
             "crash" => storm::with_crashes(api, with).await,
             "late_effects" => faults::late_effects(api).await,
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_check_names_what_there_is() {
-        assert_eq!((CHECKS.len(), RECEIVER_CHECKS.len()), (36, 8));
+        assert_eq!((CHECKS.len(), RECEIVER_CHECKS.len()), (37, 8));
         for (number, check) in CHECKS.iter().chain(RECEIVER_CHECKS.iter()).enumerate() {
             let name = &check.name;
             let mends = std::iter::once(&check.mend).chain(&check.repeated_mend);

@@ -57,6 +57,8 @@ pub(crate) enum Until {
     For(Duration),
     Stopped(Arc<AtomicBool>),
     Due(Schedule),
+    /// At the pace of the schedule.
+    Paced(Schedule, Arc<AtomicBool>),
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +127,9 @@ async fn send_all(
         let ended = match until {
             Until::Count(count) => (number >= *count).then(|| began.elapsed()),
             Until::For(length) => Some(began.elapsed()).filter(|elapsed| elapsed >= length),
-            Until::Stopped(stopped) => stopped.load(Ordering::Relaxed).then(|| began.elapsed()),
+            Until::Stopped(stopped) | Until::Paced(_, stopped) => {
+                stopped.load(Ordering::Relaxed).then(|| began.elapsed())
+            }
             Until::Due(schedule) => (number >= schedule.requests()).then(|| sent + schedule.due(1)),
         };
         if let Some(ended) = ended {
@@ -134,7 +138,7 @@ async fn send_all(
         let call = call(number);
         let free = began.elapsed();
         let from = match until {
-            Until::Due(schedule) => {
+            Until::Due(schedule) | Until::Paced(schedule, _) => {
                 let due = schedule.due(number);
                 if free < due {
                     tokio::time::sleep_until((began + due).into()).await;
