@@ -705,4 +705,11 @@ async fn a_memory_that_a_crash_empties_is_found() {
     let report = report.unwrap();
     let violated = report.names(Grade::is_violation);
     assert_eq!(violated, ["crash"], "{}", report.table());
+    let mend = report.findings.first().and_then(|crash| crash.mend);
+    let mend = mend.map(|mend| mend.words.as_str()).unwrap_or_default();
+    assert!(
+        mend.contains("in the database of the effects"),
+        "{}",
+        report.table()
+    );
 }

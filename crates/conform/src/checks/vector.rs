@@ -193,7 +193,10 @@ impl<'a> Course<'a> {
         let is_given = |expected| self.judge(step, expected, &reply).is_ok();
         if !step.given.as_deref().is_none_or(is_given) {
             let expected = step.given.as_deref().unwrap_or_default();
-            return unknown(format!("[{}] needs {expected}, and got {reply}", step.send));
+            return unknown(match expected {
+                "unauthorized" => format!("accounts.wrong must get 401 or 403, and got {reply}"),
+                _ => format!("[{}] needs {expected}, and got {reply}", step.send),
+            });
         }
         if let Some(expected) = &step.expect {
             self.judge(step, expected, &reply)?;
