@@ -134,6 +134,19 @@ async function playPlain() {
   await page.context().close();
 }
 
+// What a button did is seen where the button was pressed. The box for UTC and the search share a line.
+async function checkPhone() {
+  const page = await open({ viewport: PHONE, timezoneId: 'Asia/Kolkata' });
+  await signIn(page);
+  const bar = await page.locator('header').boundingBox();
+  assert.ok(bar.height < 130, `the bar is ${bar.height} pixels high`);
+  await page.getByRole('link', { name: 'Playground', exact: true }).click();
+  await press(page, 'Send a payment', 'Executed: 1 charge.');
+  const { y, height } = await page.locator('.says').boundingBox();
+  assert.ok(y + height <= PHONE.height, `what happened ends at ${y + height}`);
+  await page.context().close();
+}
+
 // The page does not show its session's API key, or the secret of an endpoint.
 async function assertKeepsSecrets(page, what, secrets) {
   const content = await page.content();
@@ -367,6 +380,7 @@ try {
   await page.getByText('and its reply was').waitFor();
   await look(page, 'console-story', SCREENSHOTS);
   await playWithHolder(page);
+  await checkPhone();
   await checkKeyboard(page);
   await checkLive(page);
   await checkRunningStory(page);

@@ -86,6 +86,9 @@ for (const link of document.querySelectorAll('nav a[aria-current]')) {
   link.scrollIntoView({ block: 'nearest', inline: 'center' });
 }
 
+// On a phone, what a button did is told below the buttons.
+document.querySelector('#result + .says')?.scrollIntoView({ block: 'nearest' });
+
 // A slash leads to the search, unless it is written into a field.
 const search = document.querySelector('header [name=q]');
 document.addEventListener('keydown', (event) => {
