@@ -270,6 +270,7 @@ pub(super) fn forms(
         }
         form method="post" action={ (path) "/pause" } {
             input type="hidden" name="disabled" value=(pause);
+            @if is_paused { p { "What falls due meanwhile fails for good. Enable it, and retry what failed." } }
             div .actions { button type="submit" .quiet { (verb) } }
         }
         @if !is_paused {
@@ -311,7 +312,8 @@ fn done(request: &HttpRequest) -> Option<String> {
     let due = query_value(request, "due").and_then(|due| due.parse::<u64>().ok());
     match due {
         Some(0) => {
-            return Some("Nothing has failed: what is pending is sent by itself.".to_owned());
+            let says = "None of them has failed for good: what is pending is sent by itself, or by its button.";
+            return Some(says.to_owned());
         }
         Some(due) => return Some(format!("{due} failed deliveries are due now.")),
         None => {}

@@ -70,6 +70,7 @@ fn row(key: &str, request: &KnownRequest, why: &str, now: DateTime<Utc>) -> Mark
 fn why(one: &LeasedKey) -> String {
     let takeovers = match one.takeovers {
         0 => String::new(),
+        1 => " Taken over once so far.".to_owned(),
         count => format!(" Taken over {count} times so far."),
     };
     let why = match (one.is_held, one.request.in_doubt) {

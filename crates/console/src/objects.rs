@@ -1,6 +1,7 @@
 //! Objects by their kinds: a list of most, and a page for one.
 
 use actix_web::HttpRequest;
+use charge_once_idempotency::LeasedKey;
 use maud::{Markup, html};
 
 use super::{
@@ -8,6 +9,7 @@ use super::{
     deliveries::{deliveries_table, health},
     endpoints,
     error::ConsoleError,
+    in_flight::KEYS_MAX,
     keys::happened_table,
     last_segment,
     layout::{self, Section, encoded, folded, head, key_link, state, table_with_heads},
@@ -113,6 +115,10 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
     // The first event tells of its making, unless the object is older than events are kept.
     let first = events.first();
     let key = first.and_then(|event| event.idempotency_key.as_deref());
+    // A request without an outcome has made no event, and may be why a person looks.
+    let (_, leased) = server.in_flight(visitor.account, KEYS_MAX).await?;
+    let is_of_it = |one: &&LeasedKey| one.request.resource_id.as_ref() == Some(&id);
+    let leased = leased.iter().filter(is_of_it);
     let amount = object.number("amount");
     let amount = amount.and_then(|amount| server.number("amount", amount, object.text("currency")));
     let amount = amount.map(|amount| visitor.locale.written(&amount));
@@ -139,6 +145,7 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
             @if let Some(standing) = standing { " " (state(standing)) }
         }
         p { code data-copy { (id) } }
+        @for one in leased { p { "Now " (state(one.request.status())) " under the key " (key_link(&one.key)) "." } }
         @if let Some(key) = key {
             p { "Made or first changed under the key " (key_link(key)) "." }
         }

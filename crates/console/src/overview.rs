@@ -11,6 +11,7 @@ use maud::{Markup, html};
 
 use super::{
     Asked, LastCheck, Minute, Page, WebhookEndpoint,
+    deliveries::health,
     error::ConsoleError,
     in_flight::KEYS_MAX,
     layout::{self, Section, head, resource, second, state, table_with_heads},
@@ -123,7 +124,7 @@ async fn figures(
                 @if let (Some(half), Some(most)) = durations { "p50 " (half) ", p99 " (most) } @else { "none yet" }
             }
             dt { "Keys without an outcome" }
-            dd { a href="/console/in-flight" { (in_flight(server, visitor).await?) } }
+            dd { (in_flight(server, visitor).await?) }
             dt { "Webhook endpoints that fail" }
             dd { (failing(server, visitor).await?) }
             @if let Some(check) = check { dt { "Last check of all accounts" } dd { (checked(check)) } }
@@ -131,7 +132,7 @@ async fn figures(
     })
 }
 
-async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleError> {
+async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleError> {
     let (here, leased) = server.in_flight(visitor.account, KEYS_MAX).await?;
     let is_leased = |key: &String| leased.iter().any(|one| one.key == *key);
     let others = here.iter().filter(|(key, _)| !is_leased(key)).count();
@@ -143,9 +144,12 @@ async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleE
     } else {
         " or more"
     };
-    Ok(format!(
-        "{in_flight}{more} in flight, {in_doubt}{more} in doubt"
-    ))
+    Ok(html! {
+        a href="/console/in-flight" {
+            (in_flight) (more) " in flight, "
+            (in_doubt) (more) " " @if in_doubt > 0 { (state("in_doubt")) } @else { "in doubt" }
+        }
+    })
 }
 
 /// The endpoints that have not acknowledged each attempt of their newest deliveries.
@@ -160,7 +164,7 @@ async fn failing(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleErr
         @if failing.is_empty() { "none" }
         @for endpoint in failing {
             p {
-                (resource(&endpoint.id)) " " (endpoint.url) ": "
+                (resource(&endpoint.id)) " " (endpoint.url) " " (state(health(endpoint))) ": "
                 (locale.count(endpoint.attempts - endpoint.succeeded)) " of " (locale.count(endpoint.attempts)) " attempts of its newest deliveries"
             }
         }

@@ -30,6 +30,9 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
             p .problem role="alert" { (SOUGHT_MUST_BE) }
         } @else if found.is_empty() && !name.is_empty() {
             p .says { "This account has nothing that is called " code { (name) } "." }
+            p {
+                a href=(layout::address("/console/requests", &[("key", name)])) { "Requests whose key has it as a part" }
+            }
         }
         @if found.is_empty() {
             p {

@@ -145,7 +145,8 @@ async fn keys_without_an_outcome_and_the_last_check_are_shown() {
           FROM accounts;
         INSERT INTO last_check (violations, finished_at) VALUES (3, '2026-01-02 03:04:05Z')";
     server.database.execute(sql).await;
-    assert_eq!(keys().await, "0 in flight, 1 in doubt");
+    let in_doubt = "0 in flight, 1 <span class=\"state bad\">in doubt</span>";
+    assert_eq!(keys().await, in_doubt);
     let page = visit.page("/console").await;
     let check = figure(&page, "Last check of all accounts");
     check.must_have(&["2026-01-02T03:04:05Z", ">failed</span>, 3 violations"]);
@@ -167,9 +168,10 @@ async fn an_endpoint_that_fails_is_named_until_it_is_deleted() {
         "<a class=\"mono\" href=\"/console/webhook_endpoints/{0}\">{0}</a>",
         endpoint.id
     );
-    failing()
-        .await
-        .must_have(&[&link, ": 1 of 1 attempts of its newest deliveries"]);
+    failing().await.must_have(&[
+        &link,
+        ">all fail</span>: 1 of 1 attempts of its newest deliveries",
+    ]);
     delete(client, &endpoint.id).await;
     assert_eq!(failing().await, "none");
 }

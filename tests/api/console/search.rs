@@ -162,7 +162,11 @@ async fn a_miss_says_what_was_searched_and_hostile_text_is_text() {
     ] {
         let page = says(&visit, miss).await;
         let called = format!("{NOTHING} <code>{miss}</code>.");
-        page.must_have(&[&called, "<code>client_order_id</code> of orders"]);
+        page.must_have(&[
+            &called,
+            "<code>client_order_id</code> of orders",
+            "href=\"/console/requests?key=",
+        ]);
     }
     let hostile = "<script>alert('1')</script>\"";
     let page = says(&visit, hostile).await;

@@ -421,6 +421,8 @@ async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
 #[tokio::test]
 async fn a_key_in_doubt_says_why() {
     let (server, visit) = visited().await;
+    let charge = server.client.charge("key-1").await.id();
+    visit.object("charges", &charge).await.must_lack(&["Now "]);
     let sql = "
         INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
                request_id, created_at, expires_at)
@@ -433,6 +435,9 @@ async fn a_key_in_doubt_says_why() {
                now() + interval '1 hour', 2, true
           FROM accounts;";
     server.database.execute(sql).await;
+    let about =
+        format!("UPDATE idempotency_keys SET resource_id = '{charge}' WHERE key = 'doubt-1'");
+    server.database.execute(&about).await;
     let list = visit.page("/console/in-flight").await;
     let in_doubt = "<span class=\"state bad\">in doubt</span>";
     list.must_have(&[
@@ -449,6 +454,10 @@ async fn a_key_in_doubt_says_why() {
         "A retry with this key is safe.</p>",
         in_doubt,
     ]);
+    // Who starts with the charge finds the story.
+    let link =
+        format!("Now {in_doubt} under the key <a class=\"mono\" href=\"/console/keys/doubt-1\">");
+    visit.object("charges", &charge).await.must_have(&[&link]);
     let looked_up = server.client.get("/idempotency-keys/doubt-1").await;
     assert_eq!(looked_up.json()["status"], "in_doubt");
 }
