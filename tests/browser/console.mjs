@@ -96,6 +96,7 @@ async function playWithHolder(page) {
   await page.getByRole('link', { name: "open the holder's page" }).click();
   const holder = await opened;
   await holder.getByRole('button', { name: 'Complete' }).click();
+  await holder.locator('tr', { hasText: 'as it is now' }).getByText('succeeded').waitFor();
   await holder.getByRole('link', { name: /^pi_/ }).first().click();
   await holder.getByText('payment_intent.succeeded').first().waitFor();
   await holder.close();

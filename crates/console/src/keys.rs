@@ -10,9 +10,10 @@ use super::{
     deliveries::answers,
     error::ConsoleError,
     last_segment,
-    layout::{self, Section, encoded, heading, mood, resource, short, state, table, time},
+    layout::{self, Section, encoded, heading, kind_of, mood, resource, short, state, table, time},
     locale::Locale,
-    masked,
+    masked::{self, Shown},
+    members::standing,
     requests::{outcome, took},
     timeline::{Axis, Span},
     visitor::Visitor,
@@ -30,10 +31,11 @@ const LOGGED_WITHIN: TimeDelta = TimeDelta::minutes(1);
 /// The story. The script keeps one current that has not ended.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let (key, story) = read(&server, &visitor, &request).await?;
+    let now = standing_of(&server, &visitor, &story).await?;
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
         h1 { "The story of " code data-copy { (key) } }
-        div #live data-live=[live] { (told(&key, &story, visitor.locale)) }
+        div #live data-live=[live] { (told(&key, &story, now.as_deref(), visitor.locale)) }
     };
     let section = Some(Section::Requests);
     Ok(layout::page(&visitor, "The story of a key", section, &body))
@@ -42,7 +44,13 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
 /// What the page tells, for the script that keeps it current.
 pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let (key, story) = read(&server, &visitor, &request).await?;
-    Ok(layout::fragment(told(&key, &story, visitor.locale)))
+    let now = standing_of(&server, &visitor, &story).await?;
+    Ok(layout::fragment(told(
+        &key,
+        &story,
+        now.as_deref(),
+        visitor.locale,
+    )))
 }
 
 async fn read(
@@ -59,6 +67,24 @@ async fn read(
     Ok((text, story))
 }
 
+/// What became of the object that the key made or changed, in a word: a holder may have paid since.
+async fn standing_of(
+    server: &Asked,
+    visitor: &Visitor,
+    story: &Story,
+) -> Result<Option<String>, ConsoleError> {
+    let first = story.found.request();
+    let id = first
+        .as_ref()
+        .and_then(|first| first.resource_id.as_deref());
+    let Some((id, kind)) = id.and_then(|id| Some((id, kind_of(id)?))) else {
+        return Ok(None);
+    };
+    let object = server.object(visitor.account, kind, id).await?;
+    let object = object.and_then(|object| Shown::parse(&object.json));
+    Ok(object.as_ref().and_then(standing).map(str::to_owned))
+}
+
 /// Whether there is an outcome, and the request that executed is in the log, if it will ever be.
 fn has_ended(story: &Story) -> bool {
     match &story.found {
@@ -73,7 +99,7 @@ fn has_ended(story: &Story) -> bool {
     }
 }
 
-fn told(key: &str, story: &Story, locale: Locale) -> Markup {
+fn told(key: &str, story: &Story, now: Option<&str>, locale: Locale) -> Markup {
     let (found, requests) = (&story.found, &story.requests);
     let leader = found.request().map(|first| first.request_id);
     let is_assigned = IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
@@ -97,7 +123,7 @@ fn told(key: &str, story: &Story, locale: Locale) -> Markup {
             p .quiet { "What their bodies held is never kept." }
         }
         h2 { "Committed under this key" }
-        (committed(story, key))
+        (committed(story, key, now))
         (facts(found))
         @if let Inspected::Completed(record) = found { (stored_reply(record)) }
     }
@@ -277,7 +303,7 @@ fn ended(reply: &Reply) -> (&'static str, &'static str) {
 }
 
 /// The key with its reply, what it is about, and what was told of that, in one list.
-fn committed(story: &Story, key: &str) -> Markup {
+fn committed(story: &Story, key: &str, now: Option<&str>) -> Markup {
     let (found, events, deliveries) = (&story.found, &story.events, &story.deliveries);
     let first = found.request();
     let made = first.as_ref();
@@ -308,7 +334,10 @@ fn committed(story: &Story, key: &str) -> Markup {
     };
     let rows = html! {
         (row("Key", html! { span .mono { (short(key)) } }, stored, at))
-        @if let Some(id) = made { (row("Object", html! { (resource(id)) " as it is now" }, html! {}, None)) }
+        @if let Some(id) = made {
+            @let word = html! { @if let Some(now) = now { (state(now)) } };
+            (row("Object", html! { (resource(id)) " as it is now" }, word, None))
+        }
         @for event in events {
             @let which = html! {
                 (resource(&event.id)) @if let Some(id) = &event.object_id { " of " (resource(id)) }

@@ -419,14 +419,18 @@ pub(super) fn address(path: &str, members: &[(&str, &str)]) -> String {
 
 /// The id of an object, which leads to its page if it has one.
 pub(super) fn resource(id: &str) -> Markup {
-    let prefix = id.split_once('_').map(|(prefix, _)| prefix);
-    let mut kinds = Kind::ALL.iter();
-    match kinds.find(|kind| Some(Noun::of(**kind).prefix) == prefix) {
+    match kind_of(id) {
         Some(kind) => {
-            html! { a .mono href={ "/console/" (Noun::of(*kind).path) "/" (id) } { (id) } }
+            html! { a .mono href={ "/console/" (Noun::of(kind).path) "/" (id) } { (id) } }
         }
         None => html! { code { (id) } },
     }
+}
+
+pub(super) fn kind_of(id: &str) -> Option<Kind> {
+    let prefix = id.split_once('_').map(|(prefix, _)| prefix);
+    let mut kinds = Kind::ALL.iter().copied();
+    kinds.find(|kind| Some(Noun::of(*kind).prefix) == prefix)
 }
 
 pub(super) fn folded(title: &str, json: &str) -> Markup {

@@ -232,7 +232,7 @@ async fn a_story_lists_what_was_committed_with_the_key() {
     assert_eq!(rows.len(), 4, "{table}");
     let (charge, id) = (link("charges", &charge), &endpoint.id);
     rows[0].must_have(&["<td>Key</td>", "key-1", "its reply: 201"]);
-    rows[1].must_have(&["<td>Object</td>", &charge, "as it is now"]);
+    rows[1].must_have(&["<td>Object</td>", &charge, "as it is now", ">succeeded<"]);
     rows[2].must_have(&["<td>Event</td>", &charge, "charge.succeeded"]);
     rows[3].must_have(&[
         "<td>Delivery</td>",
