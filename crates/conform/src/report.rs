@@ -197,10 +197,11 @@ impl Report {
         verdict
     }
 
-    /// The findings, the worst first.
+    /// The findings, the worst first, which is work that was done twice.
     pub(crate) fn sorted(&self) -> Vec<&Finding> {
         let mut findings: Vec<&Finding> = self.findings.iter().collect();
-        findings.sort_by_key(|finding| finding.outcome);
+        let repeated = Some(cost("repeated"));
+        findings.sort_by_key(|finding| (finding.outcome, finding.cost != repeated));
         findings
     }
 
