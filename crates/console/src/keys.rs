@@ -190,7 +190,8 @@ fn headline(story: &Story) -> Markup {
         }
         Inspected::Completed(record) => {
             let (mood, says) = ended(&record.reply);
-            (mood, html! { (says) (counts(&story.requests)) })
+            let untold = untold(&record.request_id, &story.requests);
+            (mood, html! { (says) (counts(&story.requests)) (untold) })
         }
         Inspected::InFlight(Some(first)) => {
             let state = match first.in_doubt {
@@ -254,6 +255,17 @@ fn asked_again(leased: &LeasedKey) -> Markup {
         } @else {
             "The reconciler " (asks) " next. "
         }
+    }
+}
+
+/// What there is to say if the reply of the request that executed did not hold the outcome, and none
+/// has since.
+fn untold(leader: &str, requests: &[Logged]) -> &'static str {
+    let led = requests.iter().find(|one| one.id == leader);
+    let is_lost = led.is_some_and(|led| matches!(outcome(led), "failed" | "unanswered"));
+    match is_lost && requests.iter().all(|one| one.outcome != "replayed") {
+        true => " No reply has told it yet: a retry with this key gets it.",
+        false => "",
     }
 }
 

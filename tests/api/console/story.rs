@@ -193,6 +193,22 @@ async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
 }
 
 #[tokio::test]
+async fn an_outcome_that_no_reply_has_told_is_said_to_be_one() {
+    let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
+    let client = &server.client;
+    let body = charge();
+    let lost = client.post_with_fault("reply_lost", "/charges", "key-1", &body);
+    assert!(lost.await.is_none());
+    log_holds(&server.database, 1).await;
+    let visit = Visit::begin(&server).await;
+    let untold = "No reply has told it yet: a retry with this key gets it.</p>";
+    visit.object("keys", "key-1").await.must_have(&[untold]);
+    assert!(client.post("/charges", "key-1", &body).await.is_replay());
+    log_holds(&server.database, 2).await;
+    visit.object("keys", "key-1").await.must_lack(&[untold]);
+}
+
+#[tokio::test]
 async fn a_pause_in_a_story_is_labeled_with_its_length() {
     let (server, visit) = visited().await;
     for _ in 0..3 {
