@@ -26,7 +26,7 @@ pub(super) struct Movable {
     pub(super) two: Two,
     /// Of the account `shop`, which lives in the second one.
     pub(super) key: String,
-    account: Uuid,
+    pub(super) account: Uuid,
     postgres: EmbeddedPostgres,
     folder: TempDir,
 }
@@ -52,6 +52,14 @@ impl Movable {
             postgres,
             folder,
         }
+    }
+
+    /// With a server of both, and a client of the account.
+    pub(super) async fn served(variables: &[(&str, &str)]) -> (Self, TestServer, Client) {
+        let movable = Self::prepared().await;
+        let server = movable.two.server(variables).await;
+        let shop = server.client.with_api_key(&movable.key);
+        (movable, server, shop)
     }
 
     /// Its database and its name.
@@ -100,7 +108,7 @@ impl Movable {
         );
     }
 
-    async fn moved(&self, target: &str) -> Moved {
+    pub(super) async fn moved(&self, target: &str) -> Moved {
         self.to(target).await.run(&mut |_| Ok(())).await.unwrap()
     }
 
@@ -194,7 +202,7 @@ async fn live(shop: &Client, receiver: &Receiver) -> String {
 }
 
 /// How often each event arrived, with answers that take a while for every fifth one.
-fn counting(mut receiver: Receiver) -> Arc<Mutex<HashMap<String, usize>>> {
+pub(super) fn counting(mut receiver: Receiver) -> Arc<Mutex<HashMap<String, usize>>> {
     let counts: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let counted = Arc::clone(&counts);
     tokio::spawn(async move {
@@ -215,6 +223,14 @@ fn counting(mut receiver: Receiver) -> Arc<Mutex<HashMap<String, usize>>> {
         }
     });
     counts
+}
+
+/// None arrived twice. How many arrived.
+fn assert_once_each(events: &Mutex<HashMap<String, usize>>) -> usize {
+    let events = events.lock().unwrap();
+    let twice: Vec<_> = events.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(twice.is_empty(), "{twice:?} of {}", events.len());
+    events.len()
 }
 
 /// A client that charges until it is told to stop: its keys with the first definite answers, the
@@ -252,13 +268,11 @@ async fn charge_all_the_time(client: Client, name: String, stop: Arc<AtomicUsize
 
 #[tokio::test]
 async fn an_account_moves_while_eight_clients_charge_and_no_key_is_lost_or_executed_twice() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(QUICK).await;
     let two = &movable.two;
-    let server = two.server(QUICK).await;
     let variables = [&two.variables()[..], QUICK].concat();
     let replica = ServerProcess::start(&two.first, &variables);
     let dev = &server.client;
-    let shop = dev.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     let page = live(&shop, &receiver).await;
     let events = counting(receiver);
@@ -323,10 +337,8 @@ async fn an_account_moves_while_eight_clients_charge_and_no_key_is_lost_or_execu
         .first
         .count("SELECT count(*) FROM webhook_deliveries")
         .await;
-    let events = events.lock().unwrap().clone();
-    let twice: Vec<_> = events.iter().filter(|(_, times)| **times != 1).collect();
-    assert!(twice.is_empty(), "{twice:?} of {}", events.len());
-    assert_eq!(i64::try_from(events.len()).unwrap(), deliveries);
+    let arrived = assert_once_each(&events);
+    assert_eq!(i64::try_from(arrived).unwrap(), deliveries);
     movable.lives_only_in(FIRST_SHARD).await;
     drop(replica);
     server.stop().await;
@@ -335,10 +347,8 @@ async fn an_account_moves_while_eight_clients_charge_and_no_key_is_lost_or_execu
 
 #[tokio::test]
 async fn a_move_that_is_killed_after_any_step_is_finished_by_the_next_run() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(QUICK).await;
     let two = &movable.two;
-    let server = two.server(QUICK).await;
-    let shop = server.client.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
     let events = counting(receiver);
@@ -389,14 +399,7 @@ async fn a_move_that_is_killed_after_any_step_is_finished_by_the_next_run() {
             0,
         )
         .await;
-    let twice: Vec<_> = events
-        .lock()
-        .unwrap()
-        .clone()
-        .into_iter()
-        .filter(|(_, times)| *times != 1)
-        .collect();
-    assert!(twice.is_empty(), "{twice:?}");
+    assert_once_each(&events);
     movable.lives_only_in(FIRST_SHARD).await;
     let told = two.run("account move shop --to main").await;
     assert_eq!(told.succeeded(), "The account lives in the shard main.\n");
@@ -408,9 +411,7 @@ async fn a_move_that_is_killed_after_any_step_is_finished_by_the_next_run() {
 
 #[tokio::test]
 async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
-    let movable = Movable::prepared().await;
-    let server = movable.two.server(QUICK).await;
-    let shop = server.client.with_api_key(&movable.key);
+    let (movable, server, shop) = Movable::served(QUICK).await;
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
     let events = counting(receiver);
@@ -449,14 +450,7 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
     movable.lives_only_in(SECOND).await;
     let back = shop.charge_until_definite("back").await;
     assert_eq!(back.status, 201, "{}", back.json());
-    let twice: Vec<_> = events
-        .lock()
-        .unwrap()
-        .clone()
-        .into_iter()
-        .filter(|(_, times)| *times != 1)
-        .collect();
-    assert!(twice.is_empty(), "{twice:?}");
+    assert_once_each(&events);
     server.stop().await;
     movable.ends().await;
 }
@@ -464,10 +458,8 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
 /// PostgreSQL ends it at any error, such as a lost connection.
 #[tokio::test]
 async fn a_copy_that_stopped_goes_on_with_the_next_run() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(QUICK).await;
     let two = &movable.two;
-    let server = two.server(QUICK).await;
-    let shop = server.client.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
     for (number, step) in [MoveStep::Subscribed, MoveStep::Copied]
@@ -489,10 +481,8 @@ async fn a_copy_that_stopped_goes_on_with_the_next_run() {
 
 #[tokio::test]
 async fn a_move_whose_new_home_differs_deletes_nothing_at_the_old_one() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(&[]).await;
     let two = &movable.two;
-    let server = two.server(&[]).await;
-    let shop = server.client.with_api_key(&movable.key);
     assert_eq!(shop.charge("key-1").await.status, 201);
     // As if the copy had changed something on its way: the counts are the same.
     movable.killed_after(FIRST_SHARD, MoveStep::CaughtUp).await;
@@ -507,10 +497,8 @@ async fn a_move_whose_new_home_differs_deletes_nothing_at_the_old_one() {
     server.stop().await;
     movable.stop().await;
     // And if a row is missing, the old home opens again.
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(&[]).await;
     let two = &movable.two;
-    let server = two.server(&[]).await;
-    let shop = server.client.with_api_key(&movable.key);
     assert_eq!(shop.charge("key-1").await.status, 201);
     movable.killed_after(FIRST_SHARD, MoveStep::CaughtUp).await;
     let lost = "SET session_replication_role = replica; DELETE FROM idempotency_keys";
@@ -620,10 +608,8 @@ async fn while_an_account_is_closed_nothing_of_it_is_written_sent_or_swept() {
 /// It may have looked before the account was closed, and would write what the new home never gets.
 #[tokio::test]
 async fn a_move_waits_for_what_changes_without_a_key_and_opens_the_account_if_that_takes_long() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(QUICK).await;
     let two = &movable.two;
-    let server = two.server(QUICK).await;
-    let shop = server.client.with_api_key(&movable.key);
     let receiver = Receiver::start().await;
     live(&shop, &receiver).await;
     // To begin a copy, PostgreSQL waits for all transactions.
@@ -719,10 +705,8 @@ async fn the_password_of_the_old_home_is_in_no_log_and_in_no_open_column() {
 
 #[tokio::test]
 async fn the_role_of_a_move_is_no_superuser_and_can_do_no_more_than_move() {
-    let movable = Movable::prepared().await;
+    let (movable, server, shop) = Movable::served(&[]).await;
     let Movable { two, .. } = &movable;
-    let server = two.server(&[]).await;
-    let shop = server.client.with_api_key(&movable.key);
     let first = shop.charge("key-1").await;
     assert_eq!(first.status, 201);
     let secret = format!("secret{}", Uuid::now_v7().simple());
