@@ -35,7 +35,7 @@ pub struct ApiKeys {
     keys: api_keys::ApiKeys<Accounts>,
     /// The key that stands in for each key of test mode that is no account's, if any does.
     stand_in: Option<Arc<str>>,
-    pages: Strangers<AskedPage, (), Failure>,
+    pages: Strangers<AskedPage, Stay, Failure>,
     rate_limit: RateLimit<AccountId>,
 }
 
@@ -185,7 +185,7 @@ impl ApiKeys {
         client: Option<IpAddr>,
         until: Instant,
     ) -> Result<Option<usize>, HttpError> {
-        let found = self.pages.find(asked, client, until).await;
+        let found = self.pages.find(asked.clone(), client, until).await;
         let found = found.map_err(|refusal| {
             if let Refusal::TooMany(wait) = refusal {
                 too_many_guesses(wait)
@@ -193,7 +193,27 @@ impl ApiKeys {
                 refused(refusal, "")
             }
         })?;
-        Ok(found.map(|(database, ())| database))
+        match found {
+            Some((left, Stay::Leaving)) => self.new_home_of_page(asked, left).await.map(Some),
+            _ => Ok(found.map(|(database, _)| database)),
+        }
+    }
+
+    /// The database that has a page whose account leaves `left`, once the account is open there.
+    /// Until then, the page is needed although neither database serves it.
+    async fn new_home_of_page(&self, asked: AskedPage, left: usize) -> Result<usize, HttpError> {
+        let databases = self.databases.iter().enumerate();
+        for (number, database) in databases.filter(|(number, _)| *number != left) {
+            let asked = vec![asked.clone()];
+            let found = database.read(move |connection| find_pages(connection, asked, true));
+            if let Ok(found) = found.await
+                && found.into_values().any(|stay| stay != Stay::Leaving)
+            {
+                return Ok(number);
+            }
+        }
+        let moves = Failure::unavailable("the account of a page moves just now");
+        Err(HttpError::failed_without_key(moves))
     }
 
     /// Counts the request of a client for a page that isn't there, or refuses it.
@@ -223,20 +243,24 @@ fn authorization(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.map(|value| value.to_str().unwrap_or_default())
 }
 
-/// The pages of accounts that live here. While an account moves, both homes have its intents.
+/// The pages of accounts that live here, and whether these stay. While an account moves, both homes
+/// have its intents.
 fn find_pages(
     connection: &mut PgConnection,
     asked: Vec<AskedPage>,
     several: bool,
-) -> Reading<'_, HashMap<AskedPage, ()>> {
+) -> Reading<'_, HashMap<AskedPage, Stay>> {
     Box::pin(async move {
-        let mut found = holder_pages::find_all(connection, asked).await?;
+        let found = holder_pages::find_all(&mut *connection, asked).await?;
+        let found = found.into_keys().map(|page| (page, Stay::Settled));
+        let mut found: HashMap<_, _> = found.collect();
         if several && !found.is_empty() {
             let accounts: Vec<_> = found.keys().map(|page| page.account.0).collect();
-            let living = names_of_accounts(connection, &accounts).await?;
+            let living = names_of_accounts(&mut *connection, &accounts).await?;
             let moving = find_moving(connection, &accounts).await?;
-            found.retain(|AskedPage { account, .. }, ()| {
-                living.contains_key(&account.0) && moving.get(&account.0) != Some(&Stay::Leaving)
+            found.retain(|AskedPage { account, .. }, stay| {
+                *stay = moving.get(&account.0).copied().unwrap_or_default();
+                living.contains_key(&account.0)
             });
         }
         Ok(found)

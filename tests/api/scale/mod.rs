@@ -4,6 +4,7 @@
 mod accounts;
 mod clocks;
 mod locks;
+mod moved_rows;
 mod moves;
 mod neighbors;
 mod plans;
