@@ -4,6 +4,7 @@
 //! are not shown, because they may hold secrets. What is said describes one moment: that nothing is
 //! stored never means that a new key is safe.
 
+use charge_once_postgres::api_keys::{Stay, find_moving};
 use serde_json::{Value, json};
 use sqlx::Connection;
 
@@ -235,12 +236,19 @@ async fn owner(
     key: &IdempotencyKey,
 ) -> Result<(Shard, AccountId), BoxError> {
     let (shards, failed) = api_key::split(reached)?;
+    let several = shards.len() > 1;
     let mut found = Vec::new();
     for shard in shards.iter() {
         let key = key.as_str().to_owned();
         let reading = shard.database.snapshot(move |connection| {
             Box::pin(async move {
-                let accounts = key_story::find_accounts(connection, &key).await?;
+                let mut accounts = key_story::find_accounts(connection, &key).await?;
+                if several {
+                    let ids: Vec<_> = accounts.iter().map(|account| account.0).collect();
+                    let moving = find_moving(connection, &ids).await?;
+                    // Of two homes, the new one is meant.
+                    accounts.retain(|account| moving.get(&account.0) != Some(&Stay::Leaving));
+                }
                 let names = Names::of(connection, accounts.iter().copied()).await?;
                 let told = accounts.into_iter().map(|id| (id, names.told(id)));
                 Ok(told.collect::<Vec<_>>())
