@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     database::{
         Shard, Shards, WhenRefused,
-        move_account::{Home, Move, MoveError, Progress, comes_from},
+        move_account::{Home, Move, MoveError, Progress, abort_without_target, comes_from},
         shards::{self, ShardUrl},
     },
     domain::ids::AccountId,
@@ -40,7 +40,8 @@ pub struct MoveArguments {
     /// Only checks whether it can be moved, and counts its rows.
     #[arg(long, conflicts_with = "abort")]
     dry_run: bool,
-    /// Undoes a move that was interrupted before the new home opened.
+    /// Undoes a move that was interrupted before the new home opened. If the new home is out of
+    /// reach, only the old one is opened again.
     #[arg(long)]
     abort: bool,
 }
@@ -55,8 +56,9 @@ pub(super) fn run(AccountCommand::Move(arguments): &AccountCommand) -> Result<()
     )
     .await?
     {
-        None => print(&format!("The account lives in the shard {}.", arguments.to)),
-        Some(moving) => move_account(moving, arguments).await,
+        Prepared::IsThere => print(&format!("The account lives in the shard {}.", arguments.to)),
+        Prepared::Undone => print("The move was undone. Its new home was not asked."),
+        Prepared::Move(moving) => move_account(moving, arguments).await,
     })
 }
 
@@ -92,15 +94,31 @@ async fn move_account(mut moving: Move, arguments: &MoveArguments) -> Result<(),
     print(&format!("The account lives in the shard {}.", arguments.to))
 }
 
-/// `None`: it lives there, and nothing is left to be done.
+enum Prepared {
+    /// It lives there, and nothing is left to be done.
+    IsThere,
+    Undone,
+    Move(Move),
+}
+
 async fn prepare(
     config: &Config,
     urls: &[ShardUrl],
     arguments: &MoveArguments,
-) -> Result<Option<Move>, BoxError> {
+) -> Result<Prepared, BoxError> {
     let settings = config.database_settings(config.schema());
     let reached = shards::reach(urls, settings, WhenRefused::GiveUp).await;
     let (shards, unreached) = api_key::split(reached)?;
+    let open = async |shard: &Shard| {
+        let url = urls.iter().find(|one| *one.name == *shard.name);
+        let url = url.map_or("", |one| &*one.url);
+        Home::open(&shard.name, url, &shard.database).await
+    };
+    if arguments.abort && unreached.iter().any(|name| **name == *arguments.to) {
+        let (account, source) = find(&shards, &arguments.name).await?;
+        abort_without_target(account, open(source).await?, &arguments.to).await?;
+        return Ok(Prepared::Undone);
+    }
     if !unreached.is_empty() {
         return Err(format!("all shards must be in reach: {}", unreached.join(", ")).into());
     }
@@ -108,16 +126,11 @@ async fn prepare(
     let (account, found) = find(&shards, &arguments.name).await?;
     let source = match comes_from(&target.database, account).await? {
         Some(name) => named(&shards, &name).ok_or("SHARD_URLS lacks the shard it comes from")?,
-        None if found.name == target.name => return Ok(None),
+        None if found.name == target.name => return Ok(Prepared::IsThere),
         None => found,
     };
-    let open = async |shard: &Shard| {
-        let url = urls.iter().find(|one| *one.name == *shard.name);
-        let url = url.map_or("", |one| &*one.url);
-        Home::open(&shard.name, url, &shard.database).await
-    };
     let (source, target) = (open(source).await?, open(target).await?);
-    Ok(Some(Move::of(account, source, target).await?))
+    Ok(Prepared::Move(Move::of(account, source, target).await?))
 }
 
 fn named<'s>(shards: &'s Shards, name: &str) -> Option<&'s Shard> {

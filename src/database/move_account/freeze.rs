@@ -65,6 +65,23 @@ impl Home {
         }
         Ok(())
     }
+
+    /// Opens the account again at this old home, if it is closed.
+    pub(super) async fn thaw(&mut self, account: Uuid) -> Result<(), MoveError> {
+        let mut tx = self.session.begin().await?;
+        let held = "SELECT held FROM moving WHERE account_id = $1 FOR UPDATE";
+        let held = sqlx::query_scalar::<_, Option<Value>>(held).bind(account);
+        let held = held.fetch_optional(&mut *tx).await?.flatten();
+        let set =
+            "UPDATE moving SET state = 'copying', since = now(), held = NULL WHERE account_id = $1";
+        sqlx::query(set).bind(account).execute(&mut *tx).await?;
+        if let Some(held) = held {
+            let taken_out = HELD.into_iter().filter(|table| !IDENTITY.contains(table));
+            put_back(&mut tx, &held, taken_out).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
 }
 
 impl Move {
@@ -132,26 +149,6 @@ impl Move {
         tell(Progress::Done(MoveStep::Held))
     }
 
-    /// Opens the account again at its old home, if it is closed.
-    pub(super) async fn thaw(&mut self) -> Result<(), MoveError> {
-        let mut tx = self.source.session.begin().await?;
-        let held = "SELECT held FROM moving WHERE account_id = $1 FOR UPDATE";
-        let held = sqlx::query_scalar::<_, Option<Value>>(held).bind(self.account);
-        let held = held.fetch_optional(&mut *tx).await?.flatten();
-        let set =
-            "UPDATE moving SET state = 'copying', since = now(), held = NULL WHERE account_id = $1";
-        sqlx::query(set)
-            .bind(self.account)
-            .execute(&mut *tx)
-            .await?;
-        if let Some(held) = held {
-            let taken_out = HELD.into_iter().filter(|table| !IDENTITY.contains(table));
-            put_back(&mut tx, &held, taken_out).await?;
-        }
-        tx.commit().await?;
-        Ok(())
-    }
-
     /// Waits until the new home has all that the old one has written until now.
     pub(super) async fn catch_up(&mut self) -> Result<(), MoveError> {
         let position = "SELECT pg_current_wal_lsn()::text";
@@ -216,7 +213,7 @@ impl Move {
 
     /// Compares what both homes have, and then has the old one forget the account.
     pub(super) async fn forget(&mut self, tell: Tell<'_>) -> Result<(), MoveError> {
-        self.drop_publication().await?;
+        self.source.drop_publication(&self.name).await?;
         tell(Progress::Done(MoveStep::Released))?;
         if self.source.state(self.account).await?.is_some() {
             for table in PUBLISHED.into_iter().filter(|table| !tables::is_log(table)) {

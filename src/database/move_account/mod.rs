@@ -254,6 +254,35 @@ impl Home {
     }
 }
 
+/// Of the publication, the slot and the subscription.
+fn name_of(account: Uuid) -> String {
+    format!("charge_once_move_{}", account.simple())
+}
+
+/// Undoes a move whose new home is out of reach, and may be lost. Refuses if it may be open: two
+/// homes would serve the account.
+pub async fn abort_without_target(
+    account: Uuid,
+    mut source: Home,
+    target: &str,
+) -> Result<(), MoveError> {
+    source.lock().await?;
+    let moving = "SELECT state IN ('copying', 'draining', 'frozen') FROM moving WHERE account_id = $1 AND other = $2";
+    let moving = sqlx::query_scalar(moving).bind(account).bind(target);
+    match moving.fetch_optional(&mut source.session).await? {
+        Some(true) => {}
+        Some(false) => {
+            return refused(format!(
+                "the shard {target} may have opened the account: it must be in reach to undo the move"
+            ));
+        }
+        None => return refused(format!("the account does not move to the shard {target}")),
+    }
+    source.thaw(account).await?;
+    source.drop_publication(&name_of(account)).await?;
+    tables::delete_state(&mut source.session, account).await
+}
+
 /// The shard that an account comes from, where it is on its way to this database.
 pub async fn comes_from(database: &Database, account: Uuid) -> Result<Option<String>, sqlx::Error> {
     let mut session = database.connect_aside().await?;
@@ -275,7 +304,7 @@ impl Move {
             account,
             source,
             target,
-            name: format!("charge_once_move_{}", account.simple()),
+            name: name_of(account),
             frozen_at: None,
         })
     }
@@ -339,7 +368,7 @@ impl Move {
             {
                 error
             }
-            Ok(_) => match self.thaw().await {
+            Ok(_) => match self.source.thaw(self.account).await {
                 Ok(()) => error,
                 Err(second) => MoveError::Refused(format!(
                     "{error}. THE ACCOUNT IS STILL CLOSED: {second}. Run the command again, or with --abort"
@@ -358,11 +387,11 @@ impl Move {
                 "the new home is open, so the move can only be finished: run it without --abort",
             );
         }
-        self.thaw().await?;
+        self.source.thaw(self.account).await?;
         self.drop_subscription().await?;
         tables::delete_all(&mut self.target.session, self.account).await?;
         tables::delete_state(&mut self.target.session, self.account).await?;
-        self.drop_publication().await?;
+        self.source.drop_publication(&self.name).await?;
         tables::delete_state(&mut self.source.session, self.account).await
     }
 
@@ -459,7 +488,7 @@ impl Move {
             ));
         }
         // One for the changes, and one for each of the two tables that are copied at a time.
-        if free < 3 && !self.is_kept().await? {
+        if free < 3 && !self.source.keeps(&self.name).await? {
             return refused(format!(
                 "the shard {source} has {free} replication slots left, and a move needs 3"
             ));

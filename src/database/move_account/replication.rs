@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, postgres::types::Oid};
 use url::Url;
 
-use super::{LOOK_PAUSE, Move, MoveError, MoveStep, Progress, Tell, refused, tables};
+use super::{Home, LOOK_PAUSE, Move, MoveError, MoveStep, Progress, Tell, refused, tables};
 
 /// How far the new home may be behind when the account is closed for writes.
 const LAG_MAX_BYTES: i64 = 1 << 20;
@@ -98,13 +98,37 @@ fn for_libpq(url: &str) -> Result<String, MoveError> {
     Ok(url)
 }
 
-impl Move {
-    pub(super) async fn is_kept(&mut self) -> Result<bool, MoveError> {
-        let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
-        let slot = sqlx::query_scalar(slot).bind(&self.name);
-        Ok(slot.fetch_one(&mut self.source.session).await?)
+impl Home {
+    /// Whether the slot of this name is here.
+    pub(super) async fn keeps(&mut self, slot: &str) -> Result<bool, MoveError> {
+        let is_here = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
+        let is_here = sqlx::query_scalar(is_here).bind(slot);
+        Ok(is_here.fetch_one(&mut self.session).await?)
     }
 
+    /// The slot and the publication of an old home. The process that served the new home is ended: it
+    /// notices only after a minute that a network is gone.
+    pub(super) async fn drop_publication(&mut self, name: &str) -> Result<(), MoveError> {
+        let until = Instant::now() + END_LIMIT;
+        while self.keeps(name).await? {
+            let end = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
+            let end = sqlx::query(end).bind(name).execute(&mut self.session);
+            if let Err(error) = end.await {
+                if Instant::now() > until {
+                    return Err(error.into());
+                }
+                let server = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1";
+                let server = sqlx::query(server).bind(name);
+                server.execute(&mut self.session).await?;
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+        }
+        let publication = format!("DROP PUBLICATION IF EXISTS {name}");
+        self.run(&publication).await
+    }
+}
+
+impl Move {
     /// The subscription at the new home, and whether it is enabled, if there is one.
     pub(super) async fn subscription(&mut self) -> Result<Option<(Oid, bool)>, MoveError> {
         let found = "SELECT oid, subenabled FROM pg_subscription
@@ -133,7 +157,7 @@ impl Move {
         self.publish().await?;
         tell(Progress::Done(MoveStep::Published))?;
         let subscription = self.subscription().await?;
-        match (self.is_kept().await?, subscription.is_some()) {
+        match (self.source.keeps(&self.name).await?, subscription.is_some()) {
             (false, true) => {
                 return refused(
                     "the old home keeps no log for the copy any more: run it with --abort, and begin anew",
@@ -299,26 +323,6 @@ impl Move {
             }
             tokio::time::sleep(LOOK_PAUSE).await;
         }
-    }
-
-    /// The slot and the publication of the old home. The process that served the new home may need
-    /// a moment to notice its end.
-    pub(super) async fn drop_publication(&mut self) -> Result<(), MoveError> {
-        let until = Instant::now() + END_LIMIT;
-        while self.is_kept().await? {
-            let end = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
-            let end = sqlx::query(end)
-                .bind(&self.name)
-                .execute(&mut self.source.session);
-            if let Err(error) = end.await {
-                if Instant::now() > until {
-                    return Err(error.into());
-                }
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
-        }
-        let publication = format!("DROP PUBLICATION IF EXISTS {}", self.name);
-        self.source.run(&publication).await
     }
 }
 

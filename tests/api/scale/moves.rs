@@ -455,6 +455,57 @@ async fn a_move_is_undone_after_any_step_until_the_new_home_has_opened() {
     movable.ends().await;
 }
 
+#[tokio::test]
+async fn an_account_is_opened_again_whose_new_home_is_lost() {
+    let (movable, server, shop) = Movable::served(QUICK).await;
+    let receiver = Receiver::start().await;
+    live(&shop, &receiver).await;
+    let two = &movable.two;
+    // The account's home is in reach, and the other database is not.
+    let lost = ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/lost");
+    let [_, other] = two.variables();
+    let abort = "account move shop --to main --abort";
+    let without = || {
+        let arguments: Vec<_> = abort.split(' ').collect();
+        run_to_end(program(&arguments, &[lost, other]))
+    };
+
+    movable.killed_after(FIRST_SHARD, MoveStep::Leaving).await;
+    let refused = without().await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    refused
+        .stderr
+        .must_have(&["the shard main may have opened the account: it must be in reach"]);
+    movable.to(FIRST_SHARD).await.abort().await.unwrap();
+    let refused = without().await;
+    refused
+        .stderr
+        .must_have(&["the account does not move to the shard main"]);
+
+    movable.killed_after(FIRST_SHARD, MoveStep::Held).await;
+    assert_eq!(shop.charge("key-1").await.status, 503);
+    assert_eq!(
+        without().await.succeeded(),
+        "The move was undone. Its new home was not asked.\n"
+    );
+    assert_eq!(shop.charge("key-1").await.status, 201);
+    let slots: i64 = two
+        .other
+        .value("SELECT count(*) FROM pg_replication_slots")
+        .await;
+    assert_eq!(slots, 0);
+    // The other database is back, with what it had of the move.
+    let refused = two.run("account move shop --to main").await;
+    refused
+        .stderr
+        .must_have(&["run it with --abort, and begin anew"]);
+    assert_eq!(two.run(abort).await.succeeded(), "The move was undone.\n");
+    movable.lives_only_in(SECOND).await;
+    movable.moved(FIRST_SHARD).await;
+    server.stop().await;
+    movable.ends().await;
+}
+
 /// PostgreSQL ends it at any error, such as a lost connection.
 #[tokio::test]
 async fn a_copy_that_stopped_goes_on_with_the_next_run() {
