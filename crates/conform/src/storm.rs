@@ -55,7 +55,7 @@ async fn crashes_at_effects(api: &Api, rounds: usize, crash: &Crash) -> Result<u
             let answer = api.settle(&ask).await?;
             succeeded("a retry after a crash", &answer)?;
             match told {
-                // A reply that a client has read was stored, and what stored it did not outlive the crash.
+                // A reply that a client has read was stored, and that did not outlive the crash.
                 Ok(told) if told.is_success() => {
                     same(&told, &answer).map_err(|flaw| flaw.mended_by("shared"))
                 }

@@ -258,8 +258,8 @@ fn asked_again(leased: &LeasedKey) -> Markup {
     }
 }
 
-/// What there is to say if the reply of the request that executed did not hold the outcome, and none
-/// has since.
+/// What there is to say if the request that executed was not answered with the outcome, and none
+/// has been since.
 fn untold(leader: &str, requests: &[Logged]) -> &'static str {
     let led = requests.iter().find(|one| one.id == leader);
     let is_lost = led.is_some_and(|led| matches!(outcome(led), "failed" | "unanswered"));

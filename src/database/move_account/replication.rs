@@ -106,8 +106,8 @@ impl Home {
         Ok(is_here.fetch_one(&mut self.session).await?)
     }
 
-    /// The slot and the publication of an old home. The process that served the new home is ended: it
-    /// notices only after a minute that a network is gone.
+    /// The slot and the publication of an old home. The process that served the new home is ended:
+    /// it notices only after a minute that a network is gone.
     pub(super) async fn drop_publication(&mut self, name: &str) -> Result<(), MoveError> {
         let until = Instant::now() + END_LIMIT;
         while self.keeps(name).await? {

@@ -36,8 +36,8 @@ const FILLING_CONNECTIONS: usize = 16;
 /// Of the account that moves, and of each of the two others.
 const CONNECTIONS: usize = 8;
 
-/// Of each account. Two cores have time left then: on a machine without, charges wait for all that a
-/// move does.
+/// Of each account. Two cores have time left then: on a machine without, charges wait for all that
+/// a move does.
 const PACE_PER_SECOND: u32 = 100;
 
 const PACE: Schedule = Schedule {

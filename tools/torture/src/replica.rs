@@ -54,8 +54,8 @@ pub(crate) struct Process {
 
 struct Running {
     child: Child,
-    /// It was told to end. The end of the faults drops the one that waits for it, and the next start
-    /// has to: its port is free only then.
+    /// It was told to end. The end of the faults drops the one that waits for it, and the next
+    /// start has to: its port is free only then.
     is_ending: bool,
 }
 
