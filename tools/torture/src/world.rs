@@ -111,7 +111,10 @@ impl World {
         let shards = Shard::start_all(&profile, folder).await?;
         let mut direct = vec![("DATABASE_URL".to_owned(), cluster.url(DATABASE))];
         direct.extend(shards::direct(&shards));
-        run(program, &["migrate"], &direct).await?;
+        // On a busy machine, a PostgreSQL that has just started takes seconds to connect.
+        let patient = variables(&[("POOL_WAIT", "20s"), ("REQUEST_TIMEOUT", "30s")]);
+        let patient = [&direct[..], &patient].concat();
+        run(program, &["migrate"], &patient).await?;
         if !shards.is_empty() {
             homes::note_executions(&cluster).await?;
         }
@@ -122,7 +125,7 @@ impl World {
         for (number, name) in ["alice", "bob"].into_iter().enumerate() {
             let mut create = vec!["api-key", "create", "--account", name];
             create.extend(shards::home(&shards, number));
-            let output = run(program, &create, &direct).await?;
+            let output = run(program, &create, &patient).await?;
             let api_key = output.lines().next().context("an API key")?.to_owned();
             let name = name.to_owned();
             accounts.push(Account { name, api_key });
