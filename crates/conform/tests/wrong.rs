@@ -262,9 +262,7 @@ async fn a_secret_that_is_stored_as_it_is_is_found() {
             crash: None,
         };
         let report = run(config, service, &only, |_, _, _| {}).await.unwrap();
-        let [found] = &report.findings[..] else {
-            panic!("{}", report.table());
-        };
+        let found = report.findings.first().unwrap();
         assert_eq!(found.outcome, grade, "{mistake}: {found:?}");
         assert!(found.seen.contains(seen), "{mistake}: {found:?}");
     }
