@@ -40,10 +40,12 @@ pub struct MoveArguments {
     /// Only checks whether it can be moved, and counts its rows.
     #[arg(long, conflicts_with = "abort")]
     dry_run: bool,
-    /// Undoes a move that was interrupted before the new home opened. If the new home is out of
-    /// reach, only the old one is opened again.
+    /// Undoes a move that was interrupted before the new home opened.
     #[arg(long)]
     abort: bool,
+    /// Undoes it although the new home is out of reach, which keeps what it has of the account.
+    #[arg(long, requires = "abort")]
+    new_home_lost: bool,
 }
 
 pub(super) fn run(AccountCommand::Move(arguments): &AccountCommand) -> Result<(), BoxError> {
@@ -114,7 +116,10 @@ async fn prepare(
         let url = url.map_or("", |one| &*one.url);
         Home::open(&shard.name, url, &shard.database).await
     };
-    if arguments.abort && unreached.iter().any(|name| **name == *arguments.to) {
+    if arguments.new_home_lost {
+        if !unreached.iter().any(|name| **name == *arguments.to) {
+            return Err("--new-home-lost: it is in reach".into());
+        }
         let (account, source) = find(&shards, &arguments.name).await?;
         abort_without_target(account, open(source).await?, &arguments.to).await?;
         return Ok(Prepared::Undone);

@@ -465,10 +465,15 @@ async fn an_account_is_opened_again_whose_new_home_is_lost() {
     let lost = ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/lost");
     let [_, other] = two.variables();
     let abort = "account move shop --to main --abort";
+    let alone = format!("{abort} --new-home-lost");
     let without = || {
-        let arguments: Vec<_> = abort.split(' ').collect();
+        let arguments: Vec<_> = alone.split(' ').collect();
         run_to_end(program(&arguments, &[lost, other]))
     };
+    let refused = two.run(&alone).await;
+    refused
+        .stderr
+        .must_have(&["--new-home-lost: it is in reach"]);
 
     movable.killed_after(FIRST_SHARD, MoveStep::Leaving).await;
     let refused = without().await;
