@@ -38,7 +38,7 @@ test: ## run all tests against a private PostgreSQL
 	cargo test --locked --test api -- docs::copied_crates
 
 .PHONY: check
-check: ## run everything that CI runs: a quarter of an hour once the dependencies are compiled
+check: ## run everything that CI runs: about 25 minutes once the dependencies are compiled
 	@bash .ci/run
 
 .PHONY: generate

@@ -12,7 +12,7 @@ use charge_once_postgres::api_keys::{
     self as api_keys, KeyHash, RateLimit, Refusal, Stay, Strangers, find_moving, names_of_accounts,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::error::HttpError;
 use crate::{
@@ -194,14 +194,20 @@ impl ApiKeys {
             }
         })?;
         match found {
-            Some((left, Stay::Leaving)) => self.new_home_of_page(asked, left).await.map(Some),
+            Some((left, Stay::Leaving)) => {
+                let elsewhere = timeout_at(until, self.find_page_elsewhere(asked, left)).await;
+                // The page is needed, although neither database serves it yet.
+                let moves = || Failure::unavailable("the account of a page moves just now");
+                let found = elsewhere.ok().flatten();
+                let found = found.ok_or_else(|| HttpError::failed_without_key(moves()))?;
+                Ok(Some(found))
+            }
             _ => Ok(found.map(|(database, _)| database)),
         }
     }
 
     /// The database that has a page whose account leaves `left`, once the account is open there.
-    /// Until then, the page is needed although neither database serves it.
-    async fn new_home_of_page(&self, asked: AskedPage, left: usize) -> Result<usize, HttpError> {
+    async fn find_page_elsewhere(&self, asked: AskedPage, left: usize) -> Option<usize> {
         let databases = self.databases.iter().enumerate();
         for (number, database) in databases.filter(|(number, _)| *number != left) {
             let asked = vec![asked.clone()];
@@ -209,11 +215,10 @@ impl ApiKeys {
             if let Ok(found) = found.await
                 && found.into_values().any(|stay| stay != Stay::Leaving)
             {
-                return Ok(number);
+                return Some(number);
             }
         }
-        let moves = Failure::unavailable("the account of a page moves just now");
-        Err(HttpError::failed_without_key(moves))
+        None
     }
 
     /// Counts the request of a client for a page that isn't there, or refuses it.

@@ -30,8 +30,7 @@ const LOGGED_WITHIN: TimeDelta = TimeDelta::minutes(1);
 
 /// The story. The script keeps one current that has not ended.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
-    let (key, story) = read(&server, &visitor, &request).await?;
-    let now = standing_of(&server, &visitor, &story).await?;
+    let (key, story, now) = read(&server, &visitor, &request).await?;
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
         h1 { "The story of " code data-copy { (key) } }
@@ -43,8 +42,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
 
 /// What the page tells, for the script that keeps it current.
 pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
-    let (key, story) = read(&server, &visitor, &request).await?;
-    let now = standing_of(&server, &visitor, &story).await?;
+    let (key, story, now) = read(&server, &visitor, &request).await?;
     Ok(layout::fragment(told(
         &key,
         &story,
@@ -53,18 +51,20 @@ pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) 
     )))
 }
 
+/// The key, its story, and what became of its object.
 async fn read(
     server: &Asked,
     visitor: &Visitor,
     request: &HttpRequest,
-) -> Result<(String, Story), ConsoleError> {
+) -> Result<(String, Story, Option<String>), ConsoleError> {
     let key = IdempotencyKey::parse(&last_segment(request)).map_err(|_| ConsoleError::Missing)?;
     let text = key.as_str().to_owned();
     let story = server.story(visitor.account, key, REQUESTS_MAX).await?;
     if story.requests.is_empty() && matches!(story.found, Inspected::Nothing) {
         return Err(ConsoleError::Missing);
     }
-    Ok((text, story))
+    let now = standing_of(server, visitor, &story).await?;
+    Ok((text, story, now))
 }
 
 /// What became of the object that the key made or changed, in a word: a holder may have paid since.

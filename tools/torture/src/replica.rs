@@ -54,8 +54,8 @@ pub(crate) struct Process {
 
 struct Running {
     child: Child,
-    /// It was told to end. The end of the faults drops the one that waits for it, and the next
-    /// start has to: its port is free only then.
+    /// It was told to end. When the time for faults is over, the task that waits for its end is
+    /// dropped. The next start then waits, because the port is free only after that.
     is_ending: bool,
 }
 
