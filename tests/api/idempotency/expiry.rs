@@ -246,7 +246,10 @@ async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
     pause.is_reached().await;
     add_records(&server.database, 5, 0).await;
     // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
-    assert_eq!(sweep_once(&server.database).await, 5);
+    sweep_once(&server.database).await;
+    // The server's own first sweep may have taken some of the five.
+    let others = "SELECT count(*) FROM idempotency_keys WHERE key LIKE 'old-%'";
+    server.database.comes_to(others, 0).await;
     pause.release().await;
     let second = taking_over.await.unwrap();
     assert_eq!(second.status, 201);

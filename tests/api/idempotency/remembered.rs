@@ -24,9 +24,12 @@ fn pace(days: u64) -> SweepPace {
     }
 }
 
-async fn sweep_once(database: &TestDatabase) -> u64 {
-    let mut connection = PgConnection::connect(&database.url).await.unwrap();
-    sweep(&mut connection, pace(365)).await.unwrap()
+/// In one transaction: a server's own first sweep must not come between the two.
+async fn expire_and_sweep(database: &TestDatabase) -> u64 {
+    let mut sweeping = database.holding(EXPIRE_RECORDS).await;
+    let swept = sweep(&mut sweeping, pace(365)).await.unwrap();
+    sweeping.commit().await.unwrap();
+    swept
 }
 
 /// But for the one that states that keys are remembered.
@@ -42,10 +45,11 @@ async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one
         let charged = client.charge(&key).await;
         assert_eq!(charged.status, 201);
         let charges = database.charges().await;
-        database.expire_records().await;
         if is_swept {
-            assert!(sweep_once(database).await >= 1);
+            expire_and_sweep(database).await;
             assert_eq!(database.records().await, 0);
+        } else {
+            database.expire_records().await;
         }
         let known = client.get(&format!("/idempotency-keys/{key}")).await;
         known.json().assert_shows(json!({
@@ -69,14 +73,12 @@ async fn a_request_with_an_expired_key_does_nothing_and_names_what_the_first_one
         client.charge(&key).await.assert_replays(&late);
         assert_eq!(database.charges().await, charges);
         // Time and again.
-        database.expire_records().await;
-        sweep_once(database).await;
+        expire_and_sweep(database).await;
         let later = client.charge(&key).await;
         assert_eq!(error(&later), expired());
         assert_eq!(later.json(), late.json());
         assert_eq!(database.charges().await, charges);
-        database.expire_records().await;
-        sweep_once(database).await;
+        expire_and_sweep(database).await;
     }
 }
 
@@ -86,8 +88,7 @@ async fn another_request_with_a_remembered_key_is_told_so_and_other_keys_are_new
     let charged = client.charge("key-1").await;
     let refused = client.post("/charges", "key-2", &json!({})).await;
     assert_eq!(refused.status, 400);
-    server.database.expire_records().await;
-    sweep_once(&server.database).await;
+    expire_and_sweep(&server.database).await;
     let other = client.post("/charges", "key-1", &another_charge()).await;
     assert_eq!(error(&other), expired());
     let told = other.json()["error"].clone();
@@ -119,8 +120,8 @@ async fn a_sweep_that_commits_while_a_claim_waits_for_it_is_noticed() {
                 "UPDATE idempotency_keys SET created_at = now() - interval '25 hours',
                         expires_at = now() - interval '1 hour' WHERE key = '{key}'"
             );
-            database.execute(expire).await;
-            let mut sweeping = database.pool.begin().await.unwrap();
+            // In one transaction: the server's own first sweep must not come between the two.
+            let mut sweeping = database.holding(expire).await;
             assert_eq!(sweep(&mut sweeping, pace(365)).await.unwrap(), 1);
             // On a busy machine, one claim may have given up before this test sees it wait.
             let late = client.sending_and_waiting(30, "/charges", &key, charge());
@@ -215,8 +216,7 @@ async fn a_tombstone_is_small_and_a_long_sweep_leaves_one_of_each_key() {
                 created_at, expires_at, status, headers, body, repeat('x', 40)
            FROM idempotency_keys, generate_series(1, 10) AS number";
     database.execute(more).await;
-    database.expire_records().await;
-    assert_eq!(sweep_once(database).await, 1245);
+    assert_eq!(expire_and_sweep(database).await, 1245);
     // A step's key is known to its request alone.
     assert_eq!(database.count(TOMBSTONES).await, 1235);
     let largest = "SELECT max(pg_column_size(id) + pg_column_size(request)
@@ -237,9 +237,10 @@ async fn a_remembered_key_is_not_given_up_and_a_key_that_was_given_up_is_remembe
     };
     assert_eq!(abandon("key-2", "own-2").await.status, 200);
     for is_swept in [false, true] {
-        server.database.expire_records().await;
         if is_swept {
-            sweep_once(&server.database).await;
+            expire_and_sweep(&server.database).await;
+        } else {
+            server.database.expire_records().await;
         }
         let told = abandon("key-1", &format!("own-{is_swept}")).await;
         assert_eq!(error(&told), expired());
@@ -286,8 +287,7 @@ async fn a_test_account_s_keys_expire_as_others_do_and_are_forgotten_with_it() {
     let expiring = client.post_new("/test/expire_keys", &json!({})).await;
     assert_eq!(expiring.status, 200);
     assert_eq!(error(&client.charge("key-1").await), expired());
-    server.database.expire_records().await;
-    sweep_once(&server.database).await;
+    expire_and_sweep(&server.database).await;
     let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
     let owners = "SELECT id FROM accounts WHERE test_until IS NOT NULL";
     let owner: Uuid = server.database.value(owners).await;
@@ -307,8 +307,7 @@ async fn a_process_without_a_memory_does_not_use_a_database_that_has_one() {
     let database = TestDatabase::create_unsharded().await;
     let server = TestServer::start_on(database, REMEMBERING).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
-    server.database.expire_records().await;
-    sweep_once(&server.database).await;
+    expire_and_sweep(&server.database).await;
     let database = server.stop().await;
     let url = [("DATABASE_URL", &*database.url), ANY_PORT];
     let complaint = complaint_of(&["serve"], &url, 1);
@@ -346,7 +345,7 @@ async fn the_first_process_with_a_memory_says_so_and_from_then_on_none_sweeps_wi
         matches!(swept, Err(sqlx::Error::Configuration(_))),
         "{swept:?}"
     );
-    sweep_once(&database).await;
+    sweep(&mut connection, pace(365)).await.unwrap();
     assert_eq!(error(&with.client.charge("key-1").await), expired());
     assert_eq!(database.charges().await, 1);
 }

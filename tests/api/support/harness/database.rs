@@ -15,6 +15,11 @@ const TEMPLATE: &str = "template_charge_once";
 /// Its copy from before a run with several databases made it a shard.
 const UNSHARDED_TEMPLATE: &str = "template_unsharded";
 
+/// Makes every stored outcome as old as if it had expired an hour ago.
+pub const EXPIRE_RECORDS: &str = "
+    UPDATE idempotency_keys
+       SET created_at = now() - interval '25 hours', expires_at = now() - interval '1 hour'";
+
 /// The PostgreSQL of this test run: durable settings, as in production.
 static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
 
@@ -168,10 +173,7 @@ impl TestDatabase {
 
     /// Makes every stored outcome as old as if it had expired an hour ago.
     pub async fn expire_records(&self) {
-        let past = "UPDATE idempotency_keys
-                       SET created_at = now() - interval '25 hours',
-                           expires_at = now() - interval '1 hour'";
-        self.execute(past).await;
+        self.execute(EXPIRE_RECORDS).await;
     }
 
     /// Lets every lease expire, as if the processes that held them had died long ago.

@@ -13,7 +13,10 @@ use crate::support::prelude::*;
 
 pub use self::{
     client::{Answer, Client},
-    database::{TestDatabase, every_connection_is_clean, one_charge_and_its_record, violated},
+    database::{
+        EXPIRE_RECORDS, TestDatabase, every_connection_is_clean, one_charge_and_its_record,
+        violated,
+    },
     server::{ServerProcess, TestServer},
 };
 
