@@ -42,6 +42,7 @@ use crate::{
         middleware::{allowed_host, outermost},
         openapi,
         policy::policy,
+        retention::KeyedRoutes,
         shards::{Homes, at_home},
     },
     idempotency::{
@@ -323,6 +324,7 @@ async fn apps(
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
+        keyed_routes: KeyedRoutes::of(&config.values, &mut openapi::usual()),
         policy: ServedDocument::of(&policy(&config.values, &mut openapi::usual()))?,
         seal: config.seal.clone(),
         faults: faults(&databases, config).await?,

@@ -16,6 +16,7 @@ use super::{
     api_keys::ApiKeys,
     error::HttpError,
     faults::{Fault, Faults},
+    retention::KeyedRoutes,
 };
 use crate::{
     commands::{Origin, Rows, Rules},
@@ -73,6 +74,8 @@ pub struct Shared {
     pub public_url: Arc<str>,
     /// The routes of the API, without those for tests.
     pub known_routes: &'static KnownRoutes,
+    /// How long the keys of each route are kept, and which replies show secrets.
+    pub keyed_routes: KeyedRoutes,
     /// What clients may rely on when they retry.
     pub policy: ServedDocument,
     /// What seals stored replies, if any are.

@@ -2,7 +2,7 @@
 
 use charge_once_service::edge::{last_segment, segment_from_the_end};
 
-use super::{prelude::*, request::forbidden_key, retention::longest};
+use super::{prelude::*, request::forbidden_key};
 use crate::{
     idempotency::{
         Expired, Failure, IdempotencyKey, Inspected, KnownRequest, Reply, Request, Step,
@@ -150,6 +150,8 @@ async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
 #[utoipa::path(
     post, path = "/idempotency-keys/{key}/abandon", tag = "Idempotency keys",
     operation_id = "abandonIdempotencyKey",
+    // The reply shows the key, whose own record may be sealed.
+    extensions(("x-idempotency" = json!({"secret": true}))),
     params(
         ("key" = String, Path, description = "The key to give up, percent-encoded, without quotes.",
          pattern = r"^[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}$"),
@@ -167,7 +169,7 @@ pub async fn abandon(app: Data<App>, http: HttpRequest, request: MutatingRequest
         return Err(forbidden.into());
     }
     let account = request.origin.account;
-    let usual = longest(&app.values);
+    let usual = app.keyed_routes.longest();
     let ended = run(&app, request, |request, origin, params| {
         let given_up = Request {
             key: key.clone(),

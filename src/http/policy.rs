@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use charge_once_service::edge::{RETAIN, WAIT};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::{Modify, openapi::OpenApi};
 
 use super::{
@@ -15,16 +16,13 @@ use super::{
     parameters::{IDEMPOTENCY_KEY, key_pattern},
     prelude::*,
     reply_headers::{EXPIRES, ORIGINAL_REQUEST, REPLAYED},
-    retention::KeyTimes,
+    retention::{EXTENSION, KeyRules, KeyTimes},
 };
 use crate::{
-    config::{Config, RouteTimes, Values},
+    config::{Config, Values},
     idempotency::{KEY_MAX_BYTES, KEY_MISTAKES},
     wire::dialect::Dialect,
 };
-
-/// The extension of the OpenAPI document.
-const EXTENSION: &str = "x-idempotency";
 
 /// What the OpenAPI document says about keys.
 struct KeyedOperations {
@@ -34,14 +32,17 @@ struct KeyedOperations {
     optional_for: BTreeSet<&'static str>,
     /// Where one is given up.
     abandon: String,
+    /// Those whose keys are kept for a time of their own.
+    apart: Vec<(String, KeyTimes)>,
 }
 
 impl KeyedOperations {
-    fn of(document: &mut OpenApi) -> Self {
+    fn of(values: &Values, document: &mut OpenApi) -> Self {
         let mut found = Self {
             required_by: BTreeSet::new(),
             optional_for: BTreeSet::new(),
             abandon: String::new(),
+            apart: Vec::new(),
         };
         for (method, path, operation) in with_keys(document) {
             match needs_key(operation) {
@@ -50,6 +51,10 @@ impl KeyedOperations {
             };
             if operation.operation_id.as_deref() == Some("abandonIdempotencyKey") {
                 path.clone_into(&mut found.abandon);
+            }
+            let KeyRules { times, .. } = KeyRules::of(values, (method, path), operation);
+            if times.usual != values.idempotency_ttl {
+                found.apart.push((format!("{method} {path}"), times));
             }
         }
         found
@@ -61,8 +66,8 @@ views! {
     /// seconds.
     struct PolicyView as IdempotencyPolicy of(values: &Values, operations: &KeyedOperations)
     where {
-        let kept = |route, usual| RetentionView::of(route, KeyTimes::around(values, usual));
-        let by_route = values.ttl_by_route.iter().flat_map(RouteTimes::iter);
+        let apart = operations.apart.iter();
+        let usual = KeyTimes::around(values, values.idempotency_ttl);
         let codes = ErrorCode::ALL.iter().copied();
         let stored = codes.clone().filter(|code| code.is_stored());
         let stored: BTreeSet<_> = stored.map(ErrorCode::status).collect();
@@ -85,10 +90,10 @@ views! {
         /// The headers of stored outcomes.
         replay: ReplayPolicyView = ReplayPolicyView::of();
         /// How long a key and its outcome are kept, from its first use or its outcome on.
-        retention: RetentionView = kept(None, values.idempotency_ttl);
+        retention: RetentionView = RetentionView::of(None, usual);
         /// Where that differs.
         retention_by_route: Vec<RetentionView> =
-            by_route.map(|(route, usual)| kept(Some(route), usual)).collect();
+            apart.map(|(route, times)| RetentionView::of(Some(route), *times)).collect();
         /// The preference of the header `Prefer` that asks for more or less time.
         retention_preference: &'static str [example = "retain"] = RETAIN;
         /// Whose a key is. The API keys of an account share its idempotency keys.
@@ -205,7 +210,7 @@ views! {
 
 /// What clients may rely on, with these settings, at the operations of this document.
 pub fn policy(values: &Values, document: &mut OpenApi) -> impl Serialize {
-    PolicyView::of(values, &KeyedOperations::of(document))
+    PolicyView::of(values, &KeyedOperations::of(values, document))
 }
 
 errors! { PolicyErrors: Open [] }
@@ -225,7 +230,7 @@ pub async fn retrieve(app: Data<App>, request: HttpRequest) -> HttpResponse {
 
 /// Adds the policy of a server to the document.
 pub(super) fn add_to(document: &mut OpenApi, values: &Values) {
-    let policy = PolicyView::of(values, &KeyedOperations::of(document));
+    let policy = policy(values, document);
     let Ok(policy) = serde_json::to_value(policy) else {
         return;
     };
@@ -236,16 +241,20 @@ pub(super) fn add_to(document: &mut OpenApi, values: &Values) {
         } else {
             "optional"
         };
-        let mut facts = serde_json::Map::new();
+        let own = KeyRules::of(values, (method, path), operation).times;
+        let extensions = operation.extensions.get_or_insert_default();
+        let facts = extensions.entry(EXTENSION.to_owned());
+        let Some(facts) = facts.or_insert_with(|| json!({})).as_object_mut() else {
+            continue;
+        };
         facts.insert("key".to_owned(), key.into());
-        let own = KeyTimes::of(values, method, path);
+        // That of other settings.
+        facts.remove("retention");
         if own != usual
             && let Ok(own) = serde_json::to_value(RetentionView::of(None, own))
         {
             facts.insert("retention".to_owned(), own);
         }
-        let extensions = operation.extensions.get_or_insert_default();
-        extensions.insert(EXTENSION.to_owned(), facts.into());
     }
     let extensions = document.extensions.get_or_insert_default();
     extensions.insert(EXTENSION.to_owned(), policy);

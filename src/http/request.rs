@@ -11,10 +11,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest,
     dev::Payload,
-    http::{
-        Method,
-        header::{HeaderMap, HeaderValue},
-    },
+    http::header::{HeaderMap, HeaderValue},
     web,
 };
 use charge_once_service::edge::{decoded_path, read_body, routed_path};
@@ -33,7 +30,7 @@ use super::{
     faults::{Fault, must_be_allowed},
     middleware::{AssignedKey, IDEMPOTENCY_KEY, KeptFor, preferred_wait, usual_wait},
     request_log,
-    retention::KeyTimes,
+    retention::KeyRules,
 };
 use crate::{
     commands::Origin,
@@ -320,26 +317,22 @@ impl MutatingRequest {
     }
 }
 
-/// Requests whose replies show a secret that the client can't read again, or the key of a sealed
-/// record. Each is one transaction.
-const SECRET_REPLIES: [&str; 3] = [
-    "/webhook_endpoints",
-    "/test/accounts",
-    "/idempotency-keys/{key}/abandon",
-];
-
 /// How the request's record is sealed. What takes several transactions may be completed by another
 /// process, which has only what is stored of the key, so it is not sealed.
 fn seal(app: &App, request: &HttpRequest) -> Option<Seal> {
     let seal = app.seal.clone()?;
     let route = request.match_pattern().unwrap_or_default();
-    let route = below_prefix(&route);
-    let is_one_transaction = app.phases.is_none() && route != "/checkouts";
-    let shows_secret = request.method() == Method::POST && SECRET_REPLIES.contains(&route);
+    let is_one_transaction = app.phases.is_none() && below_prefix(&route) != "/checkouts";
     Some(Seal {
-        seals: shows_secret || (app.values.seals_all && is_one_transaction),
+        seals: key_rules(app, request).shows_secret || (app.values.seals_all && is_one_transaction),
         ..seal
     })
+}
+
+fn key_rules(app: &App, request: &HttpRequest) -> KeyRules {
+    let route = request.match_pattern().unwrap_or_default();
+    let method = request.method().as_str();
+    app.keyed_routes.rules(method, below_prefix(&route))
 }
 
 /// Lets a request go on that may not be stored, if its key has the record of this very request.
@@ -511,9 +504,7 @@ fn idempotency_key(app: &App, request: &HttpRequest) -> Result<IdempotencyKey, H
 
 /// How long the key is kept. A preference that counts is noted in the request for its reply.
 fn retention(app: &App, request: &HttpRequest) -> Duration {
-    let route = request.match_pattern().unwrap_or_default();
-    let method = request.method().as_str();
-    let retention = KeyTimes::of(&app.values, method, below_prefix(&route));
+    let retention = key_rules(app, request).times;
     let Some(preferred) = retention.preferred(request.headers()) else {
         return retention.usual;
     };

@@ -1,20 +1,26 @@
-//! How long a key is kept: by its route, and by what its client would rather have.
+//! What holds for the keys of each route: how long they are kept, and whether replies show secrets.
 //!
-//! Promise: a client can't have a key forgotten while it may still retry, or kept for longer than
-//! the operator wants. What it gets is in `Idempotency-Expires`, and a replay changes none of it.
+//! Promise: what differs from other routes is declared once, beside the handler, in its
+//! `x-idempotency`: `keys_for`, how many seconds its keys are kept, and `secret`, whether its reply
+//! shows what the client can't read again. The operator's times come first. A client can't have a
+//! key forgotten while it may still retry, or kept for longer than the operator wants. What it gets
+//! is in `Idempotency-Expires`, and a replay changes none of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 use actix_web::http::header::HeaderMap;
 use charge_once_service::edge::{self, KnownRoute, KnownRoutes};
 
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, path::Operation};
 
 use super::keyed_operations::with_keys;
 use crate::config::{RouteTimes, TTL_MIN, Values};
+
+/// The extension of an operation, and of the document.
+pub(super) const EXTENSION: &str = "x-idempotency";
 
 /// The times of keys at one route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +35,12 @@ pub struct KeyTimes {
 }
 
 impl KeyTimes {
-    /// That of a route, such as `POST` and `/orders/{id}/pay`.
-    pub fn of(values: &Values, method: &str, path: &str) -> Self {
+    /// That of a route, such as `POST` and `/orders/{id}/pay`, whose handler declares `keys_for`:
+    /// the operator's word comes first.
+    pub fn of(values: &Values, (method, path): (&str, &str), keys_for: Option<Duration>) -> Self {
         let by_route = values.ttl_by_route.as_ref();
         let own = by_route.and_then(|times| times.of(method, path));
-        Self::around(values, own.unwrap_or(values.idempotency_ttl))
+        Self::around(values, own.or(keys_for).unwrap_or(values.idempotency_ttl))
     }
 
     /// That of routes whose keys are kept for `usual`.
@@ -52,11 +59,66 @@ impl KeyTimes {
     }
 }
 
-/// The longest that any route keeps its keys without a preference.
-pub fn longest(values: &Values) -> Duration {
-    let by_route = values.ttl_by_route.iter().flat_map(RouteTimes::iter);
-    let by_route = by_route.map(|(_, time)| time);
-    by_route.fold(values.idempotency_ttl, Duration::max)
+/// What holds for the keys of an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRules {
+    /// How long they are kept.
+    pub times: KeyTimes,
+    /// Whether the reply shows a secret, so that the record is sealed where any is.
+    pub shows_secret: bool,
+}
+
+impl KeyRules {
+    pub(super) fn of(values: &Values, (method, path): (&str, &str), operation: &Operation) -> Self {
+        let declared = operation.extensions.as_ref();
+        let declared = declared.and_then(|extensions| extensions.get(EXTENSION));
+        let declared = |name: &str| declared.and_then(|declared| declared.get(name));
+        let keys_for = declared("keys_for").and_then(serde_json::Value::as_u64);
+        let keys_for = keys_for.map(Duration::from_secs);
+        Self {
+            times: KeyTimes::of(values, (method, path), keys_for),
+            shows_secret: declared("secret").is_some_and(|is| is == true),
+        }
+    }
+}
+
+/// The rules of each operation that takes a key.
+#[derive(Debug)]
+pub struct KeyedRoutes {
+    by_path: HashMap<String, HashMap<&'static str, KeyRules>>,
+    others: KeyRules,
+}
+
+impl KeyedRoutes {
+    /// Those of this document, on a server with these settings.
+    pub fn of(values: &Values, document: &mut OpenApi) -> Self {
+        let mut by_path = HashMap::<_, HashMap<_, _>>::new();
+        for (method, path, operation) in with_keys(document) {
+            let rules = KeyRules::of(values, (method, path), operation);
+            let of_path = by_path.entry(path.to_owned()).or_default();
+            of_path.insert(method, rules);
+        }
+        let others = KeyRules {
+            times: KeyTimes::around(values, values.idempotency_ttl),
+            // Nothing has said that it doesn't.
+            shows_secret: true,
+        };
+        Self { by_path, others }
+    }
+
+    /// Those of a route, such as `POST` and `/orders/{id}/pay`.
+    pub fn rules(&self, method: &str, path: &str) -> KeyRules {
+        let of_path = self.by_path.get(path);
+        let rules = of_path.and_then(|of_path| of_path.get(method));
+        *rules.unwrap_or(&self.others)
+    }
+
+    /// The longest that any route keeps its keys without a preference.
+    pub fn longest(&self) -> Duration {
+        let rules = self.by_path.values().flat_map(HashMap::values);
+        let usual = rules.map(|rules| rules.times.usual);
+        usual.fold(self.others.times.usual, Duration::max)
+    }
 }
 
 /// What `IDEMPOTENCY_TTL_BY_ROUTE` must be, where it names a route that takes no key in this
@@ -140,10 +202,57 @@ mod tests {
             ("PUT", "/inventory/{sku}", 24),
             ("DELETE", "/customers/{id}", 24),
         ] {
-            let usual = KeyTimes::of(&values, method, path).usual;
+            let usual = KeyTimes::of(&values, (method, path), None).usual;
             assert_eq!(usual, hour * hours, "{method} {path}");
         }
-        assert_eq!(longest(&values), hour * 7 * 24);
+        let routes = KeyedRoutes::of(&values, &mut crate::http::openapi::usual());
+        assert_eq!(routes.longest(), hour * 7 * 24);
+    }
+
+    #[test]
+    fn a_time_that_a_handler_declares_is_the_usual_one_but_for_the_operator_s() {
+        let hour = Duration::from_secs(3600);
+        let of = |values: &Values| {
+            let routes = KeyedRoutes::of(values, &mut crate::http::openapi::usual());
+            let rules = routes.rules("POST", "/test/accounts");
+            assert!(rules.shows_secret);
+            rules.times.usual
+        };
+        assert_eq!(of(&values(&[])), hour);
+        assert_eq!(of(&values(&[("IDEMPOTENCY_TTL", "7d")])), hour);
+        let named = [("IDEMPOTENCY_TTL_BY_ROUTE", "POST /test/*=2h")];
+        assert_eq!(of(&values(&named)), hour * 2);
+    }
+
+    /// A misspelled declaration would leave a secret open.
+    #[test]
+    fn handlers_declare_nothing_that_is_not_known() {
+        let document = &mut crate::http::openapi::usual();
+        let mut secrets = Vec::new();
+        for (method, path, operation) in with_keys(document) {
+            let extensions = operation.extensions.as_ref().unwrap();
+            let declared = extensions["x-idempotency"].as_object().unwrap();
+            for (name, value) in declared {
+                let is_known = match &**name {
+                    "key" => value == "required" || value == "optional",
+                    "keys_for" => value.is_u64(),
+                    "retention" => value.is_object(),
+                    "secret" => value.is_boolean(),
+                    _ => false,
+                };
+                assert!(is_known, "{method} {path}: {name} = {value}");
+            }
+            if declared.contains_key("secret") {
+                secrets.push(path.to_owned());
+            }
+        }
+        secrets.sort();
+        let expected = [
+            "/idempotency-keys/{key}/abandon",
+            "/test/accounts",
+            "/webhook_endpoints",
+        ];
+        assert_eq!(secrets, expected);
     }
 
     #[test]
@@ -175,7 +284,8 @@ mod tests {
     fn the_bounds_never_shorten_what_is_configured() {
         let day = Duration::from_secs(86_400);
         let bounds = |variables: &[(&str, &str)]| {
-            let KeyTimes { least, most, .. } = KeyTimes::of(&values(variables), "POST", "/orders");
+            let values = values(variables);
+            let KeyTimes { least, most, .. } = KeyTimes::of(&values, ("POST", "/orders"), None);
             (least, most)
         };
         assert_eq!(bounds(&[]), (TTL_MIN, 30 * day));

@@ -23,6 +23,8 @@ errors! { CreateWebhookEndpointErrors: Mutating [ParameterMissing] }
 /// secret that they are signed with; it is shown only here, and again by a retry with the same key.
 #[utoipa::path(
     post, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "createWebhookEndpoint",
+    // The reply shows what deliveries are signed with.
+    extensions(("x-idempotency" = json!({"secret": true}))),
     params(MutatingHeaders),
     request_body = CreateWebhookEndpointParams,
     responses(

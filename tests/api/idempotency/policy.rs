@@ -69,8 +69,11 @@ async fn it_says_what_is_configured_and_so_does_the_openapi_document() {
         "expired": {"by_time_in_key": true, "remembered": 2_592_000},
         "retention": {"route": null, "least": 60, "most": 864_000, "seconds": 43_200},
         "retention_by_route": [
-            {"route": "POST /orders/*", "least": 60, "most": 1_728_000, "seconds": 1_728_000},
+            {"route": "POST /orders/{id}", "least": 60, "most": 1_728_000, "seconds": 1_728_000},
+            {"route": "POST /orders/{id}/cancel", "least": 60, "most": 1_728_000, "seconds": 1_728_000},
+            {"route": "POST /orders/{id}/pay", "least": 60, "most": 1_728_000, "seconds": 1_728_000},
             {"route": "POST /refunds", "least": 60, "most": 864_000, "seconds": 604_800},
+            {"route": "POST /test/accounts", "least": 60, "most": 864_000, "seconds": 3600},
         ],
         "prefixes": [
             {"prefix": "", "key_reused_status": 422, "wait": 0},
@@ -99,6 +102,8 @@ async fn it_says_what_is_configured_and_so_does_the_openapi_document() {
             "{path}"
         );
     }
+    let told = json!({"key": "required", "keys_for": 3600, "secret": true});
+    kept("post", "/test/accounts").assert_shows(told);
     // What the document says by itself is what a server does without settings.
     let usual = TestServer::start().await;
     assert_eq!(document()["x-idempotency"], policy(&usual).await);

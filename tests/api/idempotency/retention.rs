@@ -87,6 +87,19 @@ async fn a_route_keeps_its_keys_for_a_time_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_time_that_a_handler_declares_is_kept_and_told() {
+    let (server, client) = TestServer::with_client(&[FAULTS]).await;
+    let made = client.post("/test/accounts", "test", &json!({})).await;
+    assert_eq!(made.status, 201);
+    assert_kept(&server.database, "test", &made, 3600).await;
+    let policy = client.get("/.well-known/idempotency").await;
+    let told = json!([
+        {"route": "POST /test/accounts", "least": 60, "most": 30 * DAY, "seconds": 3600},
+    ]);
+    assert_eq!(policy.json()["retention_by_route"], told);
+}
+
+#[tokio::test]
 async fn a_client_asks_for_longer_or_shorter_within_bounds() {
     for alone in [&[][..], &[ALONE]] {
         let most = &[("IDEMPOTENCY_TTL_MAX", "10d")][..];
