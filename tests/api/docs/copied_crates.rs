@@ -103,7 +103,7 @@ async fn the_idempotency_crate_compiles_and_passes_its_tests_alone_without_a_war
     let workspace = workspace_of("idempotency");
     cargo(&workspace, &["test", "--all-features", "--no-run"], NOWHERE);
     cargo(&workspace, &["test", "--all-features"], &database.url);
-    // `make check-long` runs the tests without features, and those of each feature by itself.
+    // `make check-long` runs the tests without features, and checks each feature by itself.
     cargo(&workspace, &["check", "--no-default-features"], NOWHERE);
 }
 
