@@ -211,6 +211,8 @@ impl Home {
         for set in [
             "SET statement_timeout = 0",
             "SET idle_in_transaction_session_timeout = 0",
+            // Other accounts need the cores.
+            "SET max_parallel_workers_per_gather = 0",
             "SET application_name = 'charge-once account move'",
         ] {
             sqlx::raw_sql(set).execute(&mut session).await?;

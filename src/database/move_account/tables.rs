@@ -218,7 +218,9 @@ pub(super) async fn differing(
             sums.map(|(part, sum, rows)| (part, (sum, rows))).collect(),
         )
     };
-    let (ours, theirs) = tokio::try_join!(of_parts(&mut *source), of_parts(&mut *target))?;
+    // One after the other: each of them keeps a core busy.
+    let ours = of_parts(&mut *source).await?;
+    let theirs = of_parts(&mut *target).await?;
     let unequal = ours
         .iter()
         .filter(|(part, sum)| theirs.get(part) != Some(sum));

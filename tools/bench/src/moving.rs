@@ -36,15 +36,14 @@ const FILLING_CONNECTIONS: usize = 16;
 /// Of the account that moves, and of each of the two others.
 const CONNECTIONS: usize = 8;
 
-/// Of each account. Two cores have time left then: on a machine without, charges wait for all that
-/// a move does.
-const PACE_PER_SECOND: u32 = 100;
+/// For how long there are charges before the move: as long as a move of 100,000 rows takes, about.
+const LENGTH: Duration = Duration::from_secs(20);
 
-const PACE: Schedule = Schedule {
-    per_second: PACE_PER_SECOND as u64,
-    // Before the move: as long as a move of 100,000 rows takes, about.
-    length: Duration::from_secs(20),
-};
+/// What a database needs for a move, and what keeps its copy to one core.
+const MOVABLE: [(&str, &str); 2] = [
+    ("wal_level", "logical"),
+    ("max_sync_workers_per_subscription", "1"),
+];
 
 /// Before a charge is sent again that was not served.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -63,6 +62,10 @@ pub(crate) struct Moving {
     /// How many rows the account has when charges begin, about.
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
+    /// How many charges a second each account makes. Where no core has time left, charges wait for
+    /// all that a move does.
+    #[arg(long, default_value_t = 50)]
+    per_second: u32,
 }
 
 /// The program with both databases.
@@ -98,9 +101,14 @@ impl Moving {
         make_folder(&self.folder)?;
         let folder = self.folder.join("move");
         make_folder(&folder)?;
-        let parameters = postgres::for_measuring("1GB", ("wal_level", "logical"));
-        let postgres = Postgres::start(&folder, parameters).await?;
-        let shards = format!("b={}", postgres.create_database("b").await?);
+        let start = async |name: &str| {
+            let folder = folder.join(name);
+            make_folder(&folder)?;
+            Postgres::start(&folder, postgres::for_measuring("1GB", &MOVABLE)).await
+        };
+        // As on two machines: neither waits for what the other writes to its log.
+        let (postgres, other) = (start("main").await?, start("b").await?);
+        let shards = format!("b={}", other.url());
         let variables = [("DATABASE_URL", postgres.url()), ("SHARD_URLS", &*shards)];
         let program = Program {
             path: &self.program,
@@ -117,14 +125,18 @@ impl Moving {
         eprintln!("about {} rows are made", thousands(self.rows));
         let filling = Until::Count(self.rows / ROWS_OF_A_CHARGE);
         charges(at, FILLING_CONNECTIONS, filling, &shop).await?;
-        eprintln!("charges are made for {} s", PACE.length.as_secs());
+        eprintln!("charges are made for {} s", LENGTH.as_secs());
+        let pace = Schedule {
+            per_second: self.per_second.into(),
+            length: LENGTH,
+        };
         let before = tokio::try_join!(
-            charges(at, CONNECTIONS, Until::Due(PACE), &shop),
-            charges(at, CONNECTIONS, Until::Due(PACE), &beside),
-            charges(at, CONNECTIONS, Until::Due(PACE), &there),
+            charges(at, CONNECTIONS, Until::Due(pace), &shop),
+            charges(at, CONNECTIONS, Until::Due(pace), &beside),
+            charges(at, CONNECTIONS, Until::Due(pace), &there),
         )?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let until = || Until::Paced(PACE, Arc::clone(&stopped));
+        let until = || Until::Paced(pace, Arc::clone(&stopped));
         let moving = async {
             let moved = program.run(&["account", "move", "shop", "--to", "b"]).await;
             stopped.store(true, Ordering::Relaxed);
@@ -132,7 +144,7 @@ impl Moving {
         };
         let ((printed, said), closed, beside, there) = tokio::try_join!(
             moving,
-            charges_of_the_moving(at, shop, Arc::clone(&stopped)),
+            charges_of_the_moving(at, shop, self.per_second, Arc::clone(&stopped)),
             charges(at, CONNECTIONS, until(), &beside),
             charges(at, CONNECTIONS, until(), &there),
         )?;
@@ -160,6 +172,7 @@ impl Moving {
         }
         service.stop().await?;
         postgres.stop().await?;
+        other.stop().await?;
         Ok(std::fs::remove_dir_all(&folder)?)
     }
 }
@@ -199,6 +212,7 @@ struct Closed {
 async fn charges_of_the_moving(
     at: SocketAddr,
     api_key: String,
+    per_second: u32,
     stopped: Arc<AtomicBool>,
 ) -> anyhow::Result<Closed> {
     let mut clients = JoinSet::new();
@@ -206,7 +220,7 @@ async fn charges_of_the_moving(
         let (api_key, stopped) = (api_key.clone(), Arc::clone(&stopped));
         clients.spawn(async move {
             let mut closed = Closed::default();
-            let mut due = interval(Duration::from_secs(CONNECTIONS as u64) / PACE_PER_SECOND);
+            let mut due = interval(Duration::from_secs(CONNECTIONS as u64) / per_second);
             due.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while !stopped.load(Ordering::Relaxed) {
                 due.tick().await;

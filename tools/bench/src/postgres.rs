@@ -46,14 +46,14 @@ pub(crate) struct Postgres {
 type Parameters = Vec<(String, String)>;
 
 /// For measuring, and one more. `fsync`, `full_page_writes` and `synchronous_commit` are on.
-pub(crate) fn for_measuring(shared_buffers: &str, more: (&str, &str)) -> Parameters {
-    parameters(&[
+pub(crate) fn for_measuring(shared_buffers: &str, more: &[(&str, &str)]) -> Parameters {
+    let usual = [
         ("shared_buffers", shared_buffers),
         // A checkpoint in the middle of a round would count as the cost of its requests.
         ("max_wal_size", "4GB"),
         ("checkpoint_timeout", "30min"),
-        more,
-    ])
+    ];
+    parameters(&[&usual, more].concat())
 }
 
 /// For filling tables. Data that is loaded into a table of the same transaction is not logged.

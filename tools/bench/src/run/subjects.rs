@@ -56,7 +56,7 @@ impl Subjects {
         folder: &Path,
         shared_buffers: &str,
     ) -> anyhow::Result<Self> {
-        let parameters = for_measuring(shared_buffers, ("max_connections", SESSIONS));
+        let parameters = for_measuring(shared_buffers, &[("max_connections", SESSIONS)]);
         let postgres = Postgres::start(folder, parameters).await?;
         service::migrate(program, postgres.url()).await?;
         let shape = Shape {

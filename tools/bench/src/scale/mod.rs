@@ -224,7 +224,7 @@ async fn open(
     );
     // Counts what each statement takes.
     let counts = ("shared_preload_libraries", "pg_stat_statements");
-    let parameters = for_measuring(shared_buffers, counts);
+    let parameters = for_measuring(shared_buffers, &[counts]);
     let postgres = Postgres::start(folder, parameters).await?;
     service::migrate(program, postgres.url()).await?;
     let mut connection = postgres.connect().await?;
