@@ -7,10 +7,10 @@
 //! log line names the route by its pattern, and a request without an API key is in no request log.
 
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpRequest, HttpResponse, ResponseError,
     http::{
         StatusCode,
-        header::{HeaderValue, LOCATION, REFRESH},
+        header::{HeaderValue, LOCATION, REFRESH, RETRY_AFTER},
     },
     web,
 };
@@ -221,6 +221,10 @@ pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
+    shown(app, request).await.or_else(try_again)
+}
+
+async fn shown(app: web::Data<App>, request: HttpRequest) -> Result<HttpResponse, HttpError> {
     let Some(asked) = look_up(&app, &request).await? else {
         return gone(&app, &request);
     };
@@ -283,6 +287,14 @@ impl TextKind for HolderOutcome {
 
 /// The holder's answer.
 pub(in crate::http) async fn end(
+    app: web::Data<App>,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, HttpError> {
+    ended(app, request, payload).await.or_else(try_again)
+}
+
+async fn ended(
     app: web::Data<App>,
     request: HttpRequest,
     payload: web::Payload,
@@ -403,11 +415,29 @@ fn not_needed(way_back: Option<&str>) -> HttpResponse {
 /// A page that can't be answered at the moment. Browsers load the address again by themselves, and
 /// then show the form or what has become of it.
 fn wait(status: StatusCode) -> HttpResponse {
-    let title = "Please wait";
-    let body = html! { p { "The payment is being processed. This page loads again by itself." } };
-    let mut response = page(status, title, &body);
-    let headers = response.headers_mut();
-    headers.insert(REFRESH, HeaderValue::from_static(RELOADS_AFTER));
+    let after = HeaderValue::from_static(RELOADS_AFTER);
+    reloading(status, "The payment is being processed.", after)
+}
+
+/// What a holder sees while the database is out of reach, or the account moves: a page that loads
+/// again when a retry makes sense.
+fn try_again(error: HttpError) -> Result<HttpResponse, HttpError> {
+    let answer = error.error_response();
+    let (status, after) = (answer.status(), answer.headers().get(RETRY_AFTER));
+    match after {
+        Some(after) if status == StatusCode::SERVICE_UNAVAILABLE => {
+            let mut page = reloading(status, "We can't answer at the moment.", after.clone());
+            page.headers_mut().insert(RETRY_AFTER, after.clone());
+            Ok(page)
+        }
+        Some(_) | None => Err(error),
+    }
+}
+
+fn reloading(status: StatusCode, why: &str, after: HeaderValue) -> HttpResponse {
+    let body = html! { p { (why) " This page loads again by itself." } };
+    let mut response = page(status, "Please wait", &body);
+    response.headers_mut().insert(REFRESH, after);
     response
 }
 
