@@ -72,6 +72,11 @@ impl HttpError {
         ApiError::explained(ErrorCode::IdempotencyKeyInUse).into()
     }
 
+    /// Whether the same request may have another answer later.
+    pub fn is_worth_a_retry(&self) -> bool {
+        self.should_retry
+    }
+
     /// Rows, or a key, that another request holds.
     pub fn is_busy(&self) -> bool {
         self.error.code == ErrorCode::ResourceBusy

@@ -36,11 +36,13 @@ pub struct KeyTimes {
 
 impl KeyTimes {
     /// That of a route, such as `POST` and `/orders/{id}/pay`, whose handler declares `keys_for`:
-    /// the operator's word comes first.
+    /// the operator's word comes first, and so do the operator's bounds.
     pub fn of(values: &Values, (method, path): (&str, &str), keys_for: Option<Duration>) -> Self {
         let by_route = values.ttl_by_route.as_ref();
         let own = by_route.and_then(|times| times.of(method, path));
-        Self::around(values, own.or(keys_for).unwrap_or(values.idempotency_ttl))
+        let most = values.idempotency_ttl_max.max(values.idempotency_ttl);
+        let declared = keys_for.map(|time| time.min(most));
+        Self::around(values, own.or(declared).unwrap_or(values.idempotency_ttl))
     }
 
     /// That of routes whose keys are kept for `usual`.
@@ -223,6 +225,8 @@ mod tests {
         assert_eq!(of(&values(&[("IDEMPOTENCY_TTL", "7d")])), hour);
         let named = [("IDEMPOTENCY_TTL_BY_ROUTE", "POST /test/*=2h")];
         assert_eq!(of(&values(&named)), hour * 2);
+        let short = [("IDEMPOTENCY_TTL", "5m"), ("IDEMPOTENCY_TTL_MAX", "10m")];
+        assert_eq!(of(&values(&short)), hour / 6);
     }
 
     /// A misspelled declaration would leave a secret open.

@@ -248,6 +248,13 @@ impl Home {
             .await?)
     }
 
+    /// The shard that the account goes to from here, or comes from.
+    async fn other(&mut self, account: Uuid) -> Result<Option<String>, MoveError> {
+        let other = sqlx::query_scalar("SELECT other FROM moving WHERE account_id = $1");
+        let other = other.bind(account).fetch_optional(&mut self.session);
+        Ok(other.await?)
+    }
+
     async fn is(&mut self, account: Uuid, state: &str) -> Result<(), MoveError> {
         let set = "UPDATE moving SET state = $2, since = now() WHERE account_id = $1";
         let set = sqlx::query(set).bind(account).bind(state);
@@ -318,14 +325,33 @@ impl Move {
         })
     }
 
+    /// The other shard of a move that the account's old home is in, if it is not this one.
+    async fn moves_elsewhere(&mut self) -> Result<Option<String>, MoveError> {
+        let other = self.source.other(self.account).await?;
+        Ok(other.filter(|other| *other != self.target.name))
+    }
+
+    async fn is_the_only_one(&mut self) -> Result<(), MoveError> {
+        let Some(other) = self.moves_elsewhere().await? else {
+            return Ok(());
+        };
+        let source = &self.source.name;
+        refused(format!(
+            "the account's move between the shards {source} and {other} is not over: finish or undo it first"
+        ))
+    }
+
     /// Checks whether it can be moved, and returns how many rows there are.
     pub async fn plan(&mut self) -> Result<Vec<(String, i64)>, MoveError> {
+        self.is_the_only_one().await?;
         self.check().await?;
         tables::counts(&mut self.source.session, self.account).await
     }
 
     /// Moves it, or goes on with a move that was interrupted.
     pub async fn run(mut self, tell: Tell<'_>) -> Result<Moved, MoveError> {
+        // First: nothing here may open or close the account for the other move.
+        self.is_the_only_one().await?;
         let mut moved = Moved::default();
         if !self.states().await?.has_arrived() {
             moved = match self.until_open(tell).await {
@@ -389,10 +415,17 @@ impl Move {
                 "the new home is open, so the move can only be finished: run it without --abort",
             );
         }
-        self.source.thaw(self.account).await?;
+        // A new home that was lost for a while may have rows of a move that was undone without it.
+        let is_over = self.moves_elsewhere().await?.is_some();
+        if !is_over {
+            self.source.thaw(self.account).await?;
+        }
         self.drop_subscription().await?;
         tables::delete_all(&mut self.target.session, self.account).await?;
         tables::delete_state(&mut self.target.session, self.account).await?;
+        if is_over {
+            return Ok(());
+        }
         self.source.drop_publication(&self.name).await?;
         tables::delete_state(&mut self.source.session, self.account).await
     }

@@ -52,7 +52,7 @@ const FORM_MAX_BYTES: usize = 1024;
 /// Of the hash that stands for a token in keys: as long as no other token has it.
 const HASH_CHARS: usize = 32;
 /// Seconds until a browser loads a page again that only waits.
-const RELOADS_AFTER: &str = "3";
+const RELOADS_AFTER: u64 = 3;
 
 /// What the holder authenticates for.
 #[derive(Clone, Copy)]
@@ -415,18 +415,19 @@ fn not_needed(way_back: Option<&str>) -> HttpResponse {
 /// A page that can't be answered at the moment. Browsers load the address again by themselves, and
 /// then show the form or what has become of it.
 fn wait(status: StatusCode) -> HttpResponse {
-    let after = HeaderValue::from_static(RELOADS_AFTER);
-    reloading(status, "The payment is being processed.", after)
+    reloading(status, "The payment is being processed.", RELOADS_AFTER)
 }
 
-/// What a holder sees while the database is out of reach, or the account moves: a page that loads
-/// again when a retry makes sense.
+/// What a holder sees while the database is out of reach, the account moves, or too many ask: a page
+/// that loads again when a retry makes sense.
 fn try_again(error: HttpError) -> Result<HttpResponse, HttpError> {
     let answer = error.error_response();
-    let (status, after) = (answer.status(), answer.headers().get(RETRY_AFTER));
-    match after {
-        Some(after) if status == StatusCode::SERVICE_UNAVAILABLE => {
-            let mut page = reloading(status, "We can't answer at the moment.", after.clone());
+    match answer.headers().get(RETRY_AFTER) {
+        Some(after) if error.is_worth_a_retry() => {
+            let seconds = after.to_str().ok().and_then(|text| text.parse().ok());
+            let seconds = RELOADS_AFTER.max(seconds.unwrap_or_default());
+            let why = "We can't answer at the moment.";
+            let mut page = reloading(answer.status(), why, seconds);
             page.headers_mut().insert(RETRY_AFTER, after.clone());
             Ok(page)
         }
@@ -434,10 +435,11 @@ fn try_again(error: HttpError) -> Result<HttpResponse, HttpError> {
     }
 }
 
-fn reloading(status: StatusCode, why: &str, after: HeaderValue) -> HttpResponse {
+fn reloading(status: StatusCode, why: &str, seconds: u64) -> HttpResponse {
     let body = html! { p { (why) " This page loads again by itself." } };
     let mut response = page(status, "Please wait", &body);
-    response.headers_mut().insert(REFRESH, after);
+    let headers = response.headers_mut();
+    headers.insert(REFRESH, HeaderValue::from(seconds));
     response
 }
 

@@ -511,6 +511,37 @@ async fn an_account_is_opened_again_whose_new_home_is_lost() {
     movable.ends().await;
 }
 
+/// A lost new home comes back while the account moves to a third database.
+#[tokio::test]
+async fn a_move_to_another_home_is_neither_undone_nor_gone_on_with() {
+    let (movable, server, shop) = Movable::served(QUICK).await;
+    live(&shop, &Receiver::start().await).await;
+    let two = &movable.two;
+    movable.killed_after(FIRST_SHARD, MoveStep::Held).await;
+    let moving = "SELECT state || ' ' || other || ' ' || (held IS NOT NULL) FROM moving";
+    two.other.execute("UPDATE moving SET other = 'third'").await;
+    for command in ["--to main", "--to main --dry-run"] {
+        let refused = two.run(&format!("account move shop {command}")).await;
+        refused
+            .stderr
+            .must_have(&["between the shards b and third is not over"]);
+    }
+    let undone = two.run("account move shop --to main --abort").await;
+    assert_eq!(undone.succeeded(), "The move was undone.\n");
+    assert_eq!(two.first.count_of("moving").await, 0);
+    assert_eq!(two.first.count_of("charges").await, 0);
+    let state: String = two.other.value(moving).await;
+    assert_eq!(state, "frozen third true");
+    assert_eq!(shop.charge("key-1").await.status, 503);
+
+    two.other.execute("UPDATE moving SET other = 'main'").await;
+    movable.to(FIRST_SHARD).await.abort().await.unwrap();
+    movable.lives_only_in(SECOND).await;
+    assert_eq!(shop.charge("key-1").await.status, 201);
+    server.stop().await;
+    movable.ends().await;
+}
+
 /// PostgreSQL ends it at any error, such as a lost connection.
 #[tokio::test]
 async fn a_copy_that_stopped_goes_on_with_the_next_run() {
