@@ -66,8 +66,8 @@ impl KeyTimes {
 pub struct KeyRules {
     /// How long they are kept.
     pub times: KeyTimes,
-    /// Whether the reply shows a secret, so that the record is sealed where any is. Only what is one
-    /// transaction may say so: another process can't complete what is sealed.
+    /// Whether the reply shows a secret, so that the record is sealed where any is. Only what is
+    /// one transaction may say so: another process can't complete what is sealed.
     pub shows_secret: bool,
 }
 

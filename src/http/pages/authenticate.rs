@@ -418,8 +418,8 @@ fn wait(status: StatusCode) -> HttpResponse {
     reloading(status, "The payment is being processed.", RELOADS_AFTER)
 }
 
-/// What a holder sees while the database is out of reach, the account moves, or too many ask: a page
-/// that loads again when a retry makes sense.
+/// What a holder sees while the database is out of reach, the account moves, or too many ask: a
+/// page that loads again when a retry makes sense.
 fn try_again(error: HttpError) -> Result<HttpResponse, HttpError> {
     let answer = error.error_response();
     match answer.headers().get(RETRY_AFTER) {
