@@ -47,7 +47,7 @@ CREATE OR REPLACE FUNCTION charge_once_subscribe(name text, url text) RETURNS vo
     SET search_path = pg_catalog, pg_temp
     AS $$
 BEGIN
-    IF name !~ '^charge_once_move_[0-9a-f]{32}$' OR session_user <> 'charge_once_mover' THEN
+    IF name !~ '^charge_once_move_[0-9a-f]{32}_[0-9a-f]{8}$' OR session_user <> 'charge_once_mover' THEN
         RAISE EXCEPTION 'only charge_once_mover subscribes, and only to a move';
     END IF;
     EXECUTE format('CREATE SUBSCRIPTION %I CONNECTION %L PUBLICATION %I WITH (create_slot = false, slot_name = %L,

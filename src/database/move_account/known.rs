@@ -51,7 +51,8 @@ pub async fn known_moves(connection: &mut PgConnection) -> Result<Vec<KnownMove>
            FROM moving
            LEFT JOIN accounts ON id = account_id
            LEFT JOIN pg_replication_slots
-             ON slot_name = 'charge_once_move_' || replace(account_id::text, '-', '')
+             ON slot_name = format('charge_once_move_%s_%s', replace(account_id::text, '-', ''),
+                                   left(encode(sha256(convert_to(other, 'UTF8')), 'hex'), 8))
           ORDER BY since",
     );
     moves.bind(LOCK).fetch_all(connection).await

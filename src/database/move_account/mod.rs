@@ -22,6 +22,7 @@ mod tables;
 use std::time::{Duration, Instant};
 
 use charge_once_postgres::api_keys::REMEMBERED_FOR;
+use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
@@ -263,9 +264,15 @@ impl Home {
     }
 }
 
-/// Of the publication, the slot and the subscription.
-fn name_of(account: Uuid) -> String {
-    format!("charge_once_move_{}", account.simple())
+/// Bytes of a hash that stands for a shard in a name. PostgreSQL's names have at most 63 bytes.
+const SHARD_BYTES: usize = 4;
+
+/// The name of the publication, the slot and the subscription of an account's move to a shard. A
+/// new home that was lost, and comes back, must not take what the next new home is to have.
+pub fn name_of(account: Uuid, target: &str) -> String {
+    let mut shard = hex::encode(Sha256::digest(target));
+    shard.truncate(2 * SHARD_BYTES);
+    format!("charge_once_move_{}_{shard}", account.simple())
 }
 
 /// Undoes a move whose new home is out of reach, and may be lost. Refuses if it may be open: two
@@ -288,7 +295,7 @@ pub async fn abort_without_target(
         None => return refused(format!("the account does not move to the shard {target}")),
     }
     source.thaw(account).await?;
-    source.drop_publication(&name_of(account)).await?;
+    source.drop_publication(&name_of(account, target)).await?;
     tables::delete_state(&mut source.session, account).await
 }
 
@@ -310,10 +317,10 @@ impl Move {
         target.lock().await?;
         Ok(Self {
             pauses: Pauses::default(),
+            name: name_of(account, &target.name),
             account,
             source,
             target,
-            name: name_of(account),
             frozen_at: None,
         })
     }

@@ -4,7 +4,7 @@
 use charge_once::{
     database::{
         self,
-        move_account::{MoveError, MoveStep, Progress},
+        move_account::{self, MoveError, MoveStep, Progress},
         shards::FIRST_SHARD,
     },
     workers::expiry_sweep::Sweep,
@@ -128,7 +128,7 @@ async fn what_is_swept_while_an_account_moves_stays_away_and_all_else_is_kept() 
     two.other.execute(expires("key-1")).await;
 
     let shards = two.variables();
-    let subscription = format!("charge_once_move_{}", movable.account.simple());
+    let subscription = move_account::name_of(movable.account, FIRST_SHARD);
     let place = |step| MoveStep::ALL.iter().position(|it| *it == step).unwrap();
     let after = |step: MoveStep| {
         let homes = [&two.first.url, &two.other.url];

@@ -511,6 +511,13 @@ async fn an_account_is_opened_again_whose_new_home_is_lost() {
     movable.ends().await;
 }
 
+#[test]
+fn a_new_home_that_was_lost_takes_nothing_of_the_next_one() {
+    let [one, other] = [FIRST_SHARD, SECOND].map(|it| move_account::name_of(Uuid::nil(), it));
+    assert_ne!(one, other);
+    assert!(one.len() < 64, "{one}");
+}
+
 /// A lost new home comes back while the account moves to a third database.
 #[tokio::test]
 async fn a_move_to_another_home_is_neither_undone_nor_gone_on_with() {
@@ -554,7 +561,7 @@ async fn a_copy_that_stopped_goes_on_with_the_next_run() {
         .enumerate()
     {
         movable.killed_after(FIRST_SHARD, step).await;
-        let name = format!("charge_once_move_{}", movable.account.simple());
+        let name = move_account::name_of(movable.account, FIRST_SHARD);
         let stop = format!("ALTER SUBSCRIPTION {name} DISABLE");
         two.first.execute(stop).await;
         let key = format!("key-{number}");
