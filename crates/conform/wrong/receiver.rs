@@ -121,11 +121,8 @@ impl Receiver {
                 database.seen.insert(id.clone());
             }
         }
-        tokio::time::sleep(match self.mistake {
-            Mistake::LooksFirst => LONG_WORK,
-            _ => WORK,
-        })
-        .await;
+        let is_long = self.mistake == Mistake::LooksFirst;
+        tokio::time::sleep(if is_long { LONG_WORK } else { WORK }).await;
         let mut database = self.database();
         let is_new = database.seen.insert(id);
         let looked = matches!(

@@ -194,9 +194,14 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
         connection.send(half).await;
         connection.rest().await
     }));
-    for refusal in refusals.await {
+    // On a busy machine, the server closes while some still send: their end resets the connection
+    // before they have read.
+    let refusals = refusals.await;
+    let (told, reset): (Vec<_>, Vec<_>) = refusals.iter().partition(|it| !it.is_empty());
+    for refusal in &told {
         assert!(refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
     }
+    assert!(told.len() > reset.len(), "{} of {CLIENTS}", told.len());
     // Only Linux tells.
     if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
         let half_of_all = CLIENTS * SENT as u64 / 1000 / 2;
