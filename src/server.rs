@@ -318,14 +318,15 @@ async fn apps(
     let readiness = databases.iter().cloned().map(Readiness::of);
     let dev_api_key = config.dev_api_key.as_deref().map(Arc::from);
     let stand_in = dev_api_key.filter(|_| config.values.any_test_key);
+    let mut document = openapi::usual();
     let shared = Arc::new(Shared {
         api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit, stand_in),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
         known_routes: http::known_routes(),
-        keyed_routes: KeyedRoutes::of(&config.values, &mut openapi::usual()),
-        policy: ServedDocument::of(&policy(&config.values, &mut openapi::usual()))?,
+        keyed_routes: KeyedRoutes::of(&config.values, &mut document),
+        policy: ServedDocument::of(&policy(&config.values, &mut document))?,
         seal: config.seal.clone(),
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),

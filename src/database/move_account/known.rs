@@ -41,6 +41,7 @@ impl KnownMove {
 
 /// The moves of a database that is one of several. Takes no lock.
 pub async fn known_moves(connection: &mut PgConnection) -> Result<Vec<KnownMove>, sqlx::Error> {
+    // The slot's name is that of `name_of`.
     let moves = sqlx::query_as(
         "SELECT account_id, name, state, other, since,
                 pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS kept_bytes,

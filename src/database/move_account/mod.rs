@@ -430,11 +430,11 @@ impl Move {
         self.drop_subscription().await?;
         tables::delete_all(&mut self.target.session, self.account).await?;
         tables::delete_state(&mut self.target.session, self.account).await?;
-        if is_over {
-            return Ok(());
+        if !is_over {
+            self.source.drop_publication(&self.name).await?;
+            tables::delete_state(&mut self.source.session, self.account).await?;
         }
-        self.source.drop_publication(&self.name).await?;
-        tables::delete_state(&mut self.source.session, self.account).await
+        Ok(())
     }
 
     /// Both know of the move from here on. What an aborted one has left is removed.

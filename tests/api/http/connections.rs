@@ -190,18 +190,21 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
     let half = request("GET", "/livez", &format!("X: {}", "x".repeat(SENT)), "");
     let half = half.trim_end();
     let refusals = join_all((0..CLIENTS).map(|_| async {
-        let mut connection = Connection::open(&server.client).await;
-        connection.send(half).await;
-        connection.rest().await
+        loop {
+            let mut connection = Connection::open(&server.client).await;
+            connection.send(half).await;
+            let refusal = connection.rest().await;
+            // On a busy machine, the server closes while the client still sends: the rest of it
+            // resets the connection before the refusal is read.
+            if !refusal.is_empty() {
+                return refusal;
+            }
+        }
     }));
-    // On a busy machine, the server closes while some still send: their end resets the connection
-    // before they have read.
-    let refusals = refusals.await;
-    let (told, reset): (Vec<_>, Vec<_>) = refusals.iter().partition(|it| !it.is_empty());
-    for refusal in &told {
+    let refusals = tokio::time::timeout(PATIENCE, refusals).await;
+    for refusal in refusals.expect("each client is told") {
         assert!(refusal.starts_with("HTTP/1.1 431 "), "{refusal}");
     }
-    assert!(told.len() > reset.len(), "{} of {CLIENTS}", told.len());
     // Only Linux tells.
     if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
         let half_of_all = CLIENTS * SENT as u64 / 1000 / 2;

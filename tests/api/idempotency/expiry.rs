@@ -1,7 +1,7 @@
 //! Keys at the end of their life: dead at once, taken over once, swept without harm.
 
 use charge_once::idempotency::{Idempotency, Outcome, Record, SWEEP_BATCH_ROWS, SweepPace, sweep};
-use sqlx::Connection;
+use sqlx::{Connection, PgExecutor};
 
 use crate::support::{
     effects::{EFFECTS, End, LONG, Work, database_for_effects, failure, replica, request, stored},
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// Adds records without a request: `expired` that died an hour ago, and `alive` that live an hour.
-async fn add_records(database: &TestDatabase, expired: i64, alive: i64) {
+async fn add_records<'c>(executor: impl PgExecutor<'c>, expired: i64, alive: i64) {
     sqlx::query(
         "INSERT INTO idempotency_keys
          SELECT (SELECT id FROM accounts), 'old-' || number, 1,
@@ -22,7 +22,7 @@ async fn add_records(database: &TestDatabase, expired: i64, alive: i64) {
     )
     .bind(expired)
     .bind(alive)
-    .execute(&database.pool)
+    .execute(executor)
     .await
     .unwrap();
 }
@@ -211,7 +211,7 @@ async fn a_sweep_removes_every_dead_record_batch_by_batch_and_no_other() {
     // A few batches, and exactly one.
     for (expired, alive) in [(2 * SWEEP_BATCH_ROWS + 200, 3), (SWEEP_BATCH_ROWS, 1)] {
         let database = TestDatabase::create().await;
-        add_records(&database, expired, alive).await;
+        add_records(&database.pool, expired, alive).await;
         assert_eq!(sweep_once(&database).await, expired.unsigned_abs());
         assert_eq!(database.count(DEAD).await, 0);
         assert_eq!(database.records().await, alive);
@@ -222,7 +222,7 @@ async fn a_sweep_removes_every_dead_record_batch_by_batch_and_no_other() {
 #[tokio::test]
 async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
     let database = TestDatabase::create().await;
-    add_records(&database, 1, 0).await;
+    add_records(&database.pool, 1, 0).await;
     let tx = database.holding("LOCK TABLE idempotency_keys").await;
     let pace = SweepPace {
         batch_deadline: Duration::from_millis(50),
@@ -244,12 +244,13 @@ async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
     let mut pause = PausePoint::at(Stage::Worked, &server.database, "key-1").await;
     let taking_over = server.client.charging("key-1");
     pause.is_reached().await;
-    add_records(&server.database, 5, 0).await;
+    // In one transaction: the server's own first sweep must not come between the two.
+    let mut sweeping = server.database.pool.begin().await.unwrap();
+    add_records(&mut *sweeping, 5, 0).await;
     // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
-    sweep_once(&server.database).await;
-    // The server's own first sweep may have taken some of the five.
-    let others = "SELECT count(*) FROM idempotency_keys WHERE key LIKE 'old-%'";
-    server.database.comes_to(others, 0).await;
+    let swept = sweep(&mut sweeping, SweepPace::default()).await.unwrap();
+    assert_eq!(swept, 5);
+    sweeping.commit().await.unwrap();
     pause.release().await;
     let second = taking_over.await.unwrap();
     assert_eq!(second.status, 201);
@@ -261,7 +262,7 @@ async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
 #[tokio::test]
 async fn two_sweeps_at_once_share_the_work_and_wait_for_nobody() {
     let database = TestDatabase::create().await;
-    add_records(&database, 3 * SWEEP_BATCH_ROWS, 7).await;
+    add_records(&database.pool, 3 * SWEEP_BATCH_ROWS, 7).await;
     let (left, right) = tokio::join!(sweep_once(&database), sweep_once(&database));
     // Each may skip what the other one holds; a record is never counted twice.
     let rest = sweep_once(&database).await;

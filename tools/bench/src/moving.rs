@@ -64,7 +64,7 @@ pub(crate) struct Moving {
     rows: u64,
     /// How many charges a second each account makes. Where no core has time left, charges wait for
     /// all that a move does.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     per_second: u32,
 }
 

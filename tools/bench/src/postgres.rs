@@ -45,7 +45,7 @@ pub(crate) struct Postgres {
 
 type Parameters = Vec<(String, String)>;
 
-/// For measuring, and one more. `fsync`, `full_page_writes` and `synchronous_commit` are on.
+/// For measuring, and more of them. `fsync`, `full_page_writes` and `synchronous_commit` are on.
 pub(crate) fn for_measuring(shared_buffers: &str, more: &[(&str, &str)]) -> Parameters {
     let usual = [
         ("shared_buffers", shared_buffers),
